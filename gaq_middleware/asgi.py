@@ -1,0 +1,307 @@
+"""The ASGI face: translate scope and messages, call the app in the same task, buffer nothing.
+
+Only `http` and `websocket` are touched; lifespan, unknown scopes and extension messages pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from gaq_middleware.context import RequestContext
+from gaq_middleware.core.errors import Refusal, RequestError, current_recorder, own_error
+from gaq_middleware.core.issuing import with_cookie
+from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
+from gaq_middleware.core.settings import Settings
+from gaq_middleware.engine import Engine, UserFrom
+from gaq_middleware.exchange import Exchange
+from gaq_middleware.registry import Canceller
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_HELD_BYTES = 65_536
+"""How much of an app's 500 is held while we wait whether the app also raises."""
+_CLOSE_CODES = {401: 4401, 403: 4403, 404: 4404, 503: 4503}
+_STARTED = ("Caught handled exception, but response already started.",)
+
+
+class AsyncQueryMiddleware:
+    """Guards the async queries of an ASGI app.
+
+    Args:
+        app: The app to wrap.
+        settings: The settings; read from the environment if None.
+        user_from: Tells the current user id from the scope, None if there is none.
+        canceller: Stops the work behind a cancelled job; a plain or a coroutine function.
+
+    Raises:
+        SettingsError: The environment is wrong; every problem is listed.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings | None = None,
+        *,
+        user_from: UserFrom | None = None,
+        canceller: Canceller | None = None,
+    ) -> None:
+        self.app = app
+        self.engine = Engine(settings, user_from, canceller)
+        self._wanted = {name.encode("latin-1"): name for name in self.engine.guard.wanted}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection (ASGI 3)."""
+        if scope["type"] not in ("http", "websocket") or self._is_inside(scope):
+            await self.app(scope, receive, send)
+            return
+        exchange = Exchange(self.engine, self._head(scope))
+        scope = {**scope, "gaq": exchange.context}
+        token = current_recorder.set(exchange.context)
+        try:
+            outcome = exchange.admit(scope)
+            if outcome is None:
+                self._replace_cookie(scope, exchange.cookie_header)
+                kind = _HttpResponse if scope["type"] == "http" else _Socket
+                await kind(exchange, scope, send).run(self.app, receive)
+            else:
+                await _answer(exchange, scope, send, outcome)
+        finally:
+            current_recorder.reset(token)
+            exchange.close()
+
+    def _is_inside(self, scope: Scope) -> bool:
+        outer = scope.get("gaq")
+        return isinstance(outer, RequestContext) and outer.guards_same_cookie(self.engine)
+
+    def _head(self, scope: Scope) -> RequestHead:
+        found: dict[str, list[str]] = {}
+        headers = scope.get("headers", ())
+        if not isinstance(headers, list | tuple):
+            headers = scope["headers"] = list(headers)  # it may be an iterator: read it once
+        for key, value in headers:
+            name = self._wanted.get(key)
+            if name is not None:
+                found.setdefault(name, []).append(value.decode("latin-1"))
+        raw_path, client = scope.get("raw_path"), scope.get("client")
+        return RequestHead(
+            method=scope.get("method", "GET"),
+            scheme=scope.get("scheme", "http"),
+            path=scope["path"],
+            raw_path=None if raw_path is None else raw_path.decode("latin-1"),
+            root_path=scope.get("root_path", ""),
+            query=scope.get("query_string", b"").decode("latin-1"),
+            headers=found,
+            peer=str(client[0]) if client else None,
+            is_websocket=scope["type"] == "websocket",
+        )
+
+    @staticmethod
+    def _replace_cookie(scope: Scope, cookie: str | None) -> None:
+        if cookie is not None:
+            others = [pair for pair in scope.get("headers", ()) if pair[0] != b"cookie"]
+            scope["headers"] = [*others, (b"cookie", cookie.encode("latin-1"))]
+
+
+async def _answer(exchange: Exchange, scope: Scope, send: Send, outcome: Reply | Endpoint) -> None:
+    """Send a reply of the guard, or serve one of our endpoints."""
+    if scope["type"] == "websocket":
+        assert isinstance(outcome, Reply)  # noqa: S101 - the guard serves no sockets
+        await _deny(scope, send, outcome)
+        return
+    if isinstance(outcome, Endpoint):
+        reply = await exchange.aserve(outcome)
+        line = exchange.depart(reply.status, _values_of(_encode(reply)))
+        if line is not None:
+            reply = Reply(reply.status, with_cookie(reply.headers, line), reply.body)
+    else:
+        reply = outcome
+    await _send_reply(send, reply, head_only=scope.get("method") == "HEAD")
+
+
+async def _send_reply(send: Send, reply: Reply, *, head_only: bool, kind: str = "http") -> None:
+    start = {"type": f"{kind}.response.start", "status": reply.status, "headers": _encode(reply)}
+    await send(start)
+    body = b"" if head_only else reply.body
+    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+
+
+async def _deny(scope: Scope, send: Send, reply: Reply) -> None:
+    """Refuse a socket before it is accepted: with a real response where the server can."""
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        await _send_reply(send, reply, head_only=False, kind="websocket.http")
+    else:
+        code = _CLOSE_CODES.get(reply.status, 4400)
+        await send({"type": "websocket.close", "code": code, "reason": ""})
+
+
+def _own_error(exc: Exception) -> RequestError | None:
+    """Return the error of ours that an exception is or wraps.
+
+    Starlette wraps what it has a handler for, once it has sent the head. We may still hold that.
+    """
+    is_wrapped = type(exc) is RuntimeError and exc.args == _STARTED
+    return own_error(exc.__cause__ if is_wrapped else exc)
+
+
+def _encode(reply: Reply) -> list[tuple[bytes, bytes]]:
+    return [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in reply.headers]
+
+
+def _values_of(headers: Iterable[tuple[bytes, bytes]]) -> Callable[[str], list[str]]:
+    def values(name: str) -> list[str]:
+        wanted = name.encode("latin-1")
+        return [v.decode("latin-1") for k, v in headers if k.lower() == wanted]
+
+    return values
+
+
+class _HttpResponse:
+    """The response of the app on its way out: held, replaced, or passed with our cookie."""
+
+    def __init__(self, exchange: Exchange, scope: Scope, send: Send) -> None:
+        self._exchange, self._scope, self._send = exchange, scope, send
+        self._start: Message | None = None  # a head that waits for the first part of its body
+        self._held: list[Message] = []  # a 500 that waits for the app to return or raise
+        self._held_bytes = 0
+        self._refusal: Refusal | None = None  # what answers instead of the 500
+        self._is_started = self._is_out = self._is_replaced = False
+
+    async def run(self, app: ASGIApp, receive: Receive) -> None:
+        try:
+            await app(self._scope, receive, self.send)
+        except Exception as exc:
+            own = _own_error(exc)
+            if own is None:
+                await self._release()
+                raise
+            if self._is_replaced:
+                return
+            if self._is_out:
+                raise
+            await self._replace(own.refusal())
+        else:
+            await self._return()
+
+    async def send(self, message: Message) -> None:
+        if self._is_replaced:
+            return
+        if self._held:
+            self._held.append(message)
+            self._held_bytes += len(message.get("body", b""))
+            if self._held_bytes > MAX_HELD_BYTES:
+                await self._return()
+        elif message["type"] == "http.response.start" and not self._is_started:
+            await self._on_start(message)
+        else:
+            await self._pass_start()
+            await self._send(message)
+
+    async def _on_start(self, message: Message) -> None:
+        self._is_started = True
+        headers = list(message.get("headers", ()))  # it may be an iterator: read it once
+        message = {**message, "headers": headers}  # the app may keep its own for other requests
+        values, status = _values_of(headers), message["status"]
+        refusal = self._exchange.replacement(status, values)
+        if refusal is not None and status == 500:
+            self._held, self._refusal = [message], refusal
+        elif refusal is not None:
+            await self._replace(refusal)
+        else:
+            self._start = message
+            if not self._exchange.holds_head(values):
+                await self._pass_start()
+
+    async def _pass_start(self) -> None:
+        message, self._start = self._start, None
+        if message is None:
+            return
+        self._is_out = True
+        line = self._exchange.depart(message["status"], _values_of(message["headers"]))
+        if line is not None:
+            text = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in message["headers"]]
+            message["headers"] = _encode(Reply(200, with_cookie(text, line), b""))
+        await self._send(message)
+
+    async def _return(self) -> None:
+        """The app is done, or has sent more than is held: what waits goes out."""
+        if self._refusal is not None:
+            await self._replace(self._refusal)
+        else:
+            await self._pass_start()
+
+    async def _replace(self, refusal: Refusal) -> None:
+        replaces_500 = bool(self._held)
+        self._start, self._held, self._refusal, self._is_replaced = None, [], None, True
+        reply = self._exchange.problem(refusal, replaces_500=replaces_500)
+        await _send_reply(self._send, reply, head_only=self._scope.get("method") == "HEAD")
+
+    async def _release(self) -> None:
+        """Let the app's own 500 go: it raised something that is not ours."""
+        held, self._held = self._held, []
+        for message in held:
+            await self._send(message)
+
+
+class _Socket:
+    """The socket of the app: errors of ours become a refusal before accept, a close after."""
+
+    def __init__(self, exchange: Exchange, scope: Scope, send: Send) -> None:
+        self._exchange, self._scope, self._send = exchange, scope, send
+        self._is_accepted = self._is_closed = self._is_replaced = False
+
+    async def run(self, app: ASGIApp, receive: Receive) -> None:
+        async def watched() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                self._is_closed = True
+            return message
+
+        try:
+            await app(self._scope, watched, self.send)
+        except Exception as exc:
+            own = own_error(exc)
+            if own is None:
+                raise
+            if self._is_replaced:
+                return
+            if self._is_closed:
+                raise
+            await self._replace(own.refusal())
+
+    async def send(self, message: Message) -> None:
+        if self._is_replaced:
+            return
+        kind = message["type"]
+        if kind in ("websocket.accept", "websocket.send"):
+            self._is_accepted = True
+            self._exchange.forget()  # whatever was raised before, the app has gone on
+        elif kind in ("websocket.close", "websocket.http.response.start") and not self._is_closed:
+            if "headers" in message:
+                message = {**message, "headers": list(message["headers"])}  # as for http
+            refusal = self._replacement(message)
+            if refusal is not None:
+                await self._replace(refusal)
+                return
+            self._is_closed = True
+        await self._send(message)
+
+    def _replacement(self, message: Message) -> Refusal | None:
+        """Return the recorded error that ends the socket instead of the app's own end."""
+        if self._is_accepted or message["type"] == "websocket.close":
+            return self._exchange.latest  # a close does not tell what the framework means by it
+        values = _values_of(message.get("headers", ()))
+        return self._exchange.replacement(message["status"], values)
+
+    async def _replace(self, refusal: Refusal) -> None:
+        self._is_replaced = True
+        reply = self._exchange.problem(refusal)
+        if self._is_accepted:
+            code = _CLOSE_CODES.get(refusal.status, 4400)
+            await self._send({"type": "websocket.close", "code": code, "reason": refusal.code})
+        else:
+            await _deny(self._scope, self._send, reply)

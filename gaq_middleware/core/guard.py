@@ -1,0 +1,150 @@
+"""The guard: a request head in; out comes a whole reply, one of our endpoints, or leave to pass.
+
+Everything it needs comes in as a value. An exception here is a refusal: nothing catches it on
+the way to the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl
+
+from gaq_middleware.core.errors import Refusal
+from gaq_middleware.core.identify import Finding
+from gaq_middleware.core.issuing import Issuer, vary_on_cookie, with_cookie
+from gaq_middleware.core.messages import Endpoint, Headers, Reply, RequestHead
+from gaq_middleware.core.origins import cors_headers, preflight_headers, refuse_cross_origin
+from gaq_middleware.core.paths import PathRules
+from gaq_middleware.core.settings import Settings
+
+_READ = ("GET", "HEAD")
+_APP_BELOW_EVENTS = {"stream", "ws"}
+
+
+class Guard:
+    """Decides about requests by one set of settings."""
+
+    def __init__(self, settings: Settings, issuer: Issuer) -> None:
+        self._issuer = issuer
+        self._origins = settings.allowed_origins
+        self.paths = PathRules.compile(
+            protected=settings.protected_paths,
+            open=settings.open_paths,
+            anchored=settings.path_anchored,
+            events=settings.events_path,
+            login=settings.login_paths,
+            logout=settings.logout_paths,
+        )
+        self.wanted = frozenset(
+            {
+                *("cookie", "host", "origin", "sec-fetch-site", "x-forwarded-proto"),
+                *("access-control-request-method", "access-control-request-headers"),
+                *(settings.token_header.lower(), settings.guest_header.lower()),
+            }
+        )
+        """Lower-case names of the request headers that decisions look at."""
+
+    def is_protected(self, head: RequestHead) -> bool:
+        """Whether the path needs an identity; login and logout paths are never refused."""
+        path, root = head.path, head.root_path
+        return self.paths.is_protected(path, head.raw_path, root) and not (
+            self.paths.is_login(path, root) or self.paths.is_logout(path, root)
+        )
+
+    def check(
+        self, head: RequestHead, find: Callable[[], Finding]
+    ) -> Reply | Endpoint | Refusal | None:
+        """Decide about a request on a protected path.
+
+        Args:
+            head: The request.
+            find: Who is asking; called once at most.
+
+        Returns:
+            A whole reply, an operation to serve, a refusal (for `refuse`), or None: the app may
+            have the request.
+        """
+        if self._is_preflight(head):
+            return self.reply(204, preflight_headers(head, self._origins), b"")
+        finding = find()
+        if finding.refusal is not None:
+            return finding.refusal
+        if head.is_websocket:
+            return self._refuse_foreign(head, finding)
+        tail = self.paths.events_tail(head.path, head.root_path)
+        return None if tail is None else self._endpoint(head, finding, tail)
+
+    @staticmethod
+    def _is_preflight(head: RequestHead) -> bool:
+        asks = "origin" in head.headers and "access-control-request-method" in head.headers
+        return head.method == "OPTIONS" and asks
+
+    def _refuse_foreign(self, head: RequestHead, finding: Finding) -> Refusal | None:
+        return refuse_cross_origin(head, self._origins) if finding.is_ambient else None
+
+    def _endpoint(
+        self, head: RequestHead, finding: Finding, tail: str
+    ) -> Reply | Endpoint | Refusal | None:
+        segments = tail.strip("/").split("/")
+        if segments == [""]:
+            last_id = _parameter(head.query, "last_id")
+            return self._by_method(head, _READ, Endpoint("read", last_id))
+        if len(segments) == 1 and segments[0] not in _APP_BELOW_EVENTS:
+            return self._by_method(head, _READ, Endpoint("get", segments[0]))
+        if len(segments) == 2 and segments[1] == "cancel":
+            allowed = self._by_method(head, ("POST",), Endpoint("cancel", segments[0]))
+            if isinstance(allowed, Reply):
+                return allowed
+            return self._refuse_foreign(head, finding) or allowed
+        return None
+
+    def _by_method(
+        self, head: RequestHead, methods: tuple[str, ...], endpoint: Endpoint
+    ) -> Reply | Endpoint:
+        if head.method in methods:
+            return endpoint
+        allow = ("Allow", ", ".join((*methods, "OPTIONS")))
+        if head.method == "OPTIONS":
+            return self.reply(204, [allow, *cors_headers(head, self._origins)], b"")
+        reply = self.refuse(head, Refusal.of("method_not_allowed"))
+        return Reply(reply.status, [*reply.headers, allow], reply.body)
+
+    def refuse(
+        self, head: RequestHead, refusal: Refusal, finding: Finding | None = None, now: float = 0
+    ) -> Reply:
+        """Return the reply that tells a refusal, with CORS headers for listed origins.
+
+        Args:
+            head: The request.
+            refusal: What to tell.
+            finding: Who was asking, when that is what is refused: in mode `anonymous` the reply
+                then carries a first cookie.
+            now: Epoch seconds, for that cookie.
+        """
+        headers = [*refusal.headers(), *cors_headers(head, self._origins)]
+        if finding is not None and finding.refusal is refusal:
+            line = self._issuer.first_anonymous(head, finding, now).line
+            headers = headers if line is None else with_cookie(headers, line)
+        return self.reply(refusal.status, headers, refusal.body())
+
+    def answer(self, head: RequestHead, body: bytes) -> Reply:
+        """Return the 200 of an endpoint of ours with a JSON body."""
+        headers = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+        return self.reply(200, vary_on_cookie([*headers, *cors_headers(head, self._origins)]), body)
+
+    @staticmethod
+    def reply(status: int, headers: Headers, body: bytes) -> Reply:
+        """Return a reply with its length (none on 204: RFC 9110 section 8.6)."""
+        if status != 204:
+            headers = [*headers, ("Content-Length", str(len(body)))]
+        return Reply(status, headers, body)
+
+
+def _parameter(query: str, name: str) -> str | None:
+    """Return a query parameter; several, or a broken query, give what is no cursor."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return "unreadable"
+    values = [value for key, value in pairs if key == name]
+    return "&".join(values) if values else None

@@ -1,0 +1,86 @@
+"""Guest tokens: verify the JWT of an embedded viewer and derive the viewer's channel.
+
+The channel is Superset's formula over the configured claims: a keyed digest of the decoded
+claims, so it is the same on submit and on poll and no cookie is needed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+from typing import Any
+
+from gaq_middleware.core.errors import Refusal
+from gaq_middleware.core.identities import GuestIdentity
+from gaq_middleware.core.settings import Settings
+from gaq_middleware.core.tokens import Remembered, TokenError, Window, read_jws, read_window
+
+MAX_GUEST_TOKEN_BYTES = 16_384
+
+
+class GuestVerifier:
+    """Verifies the guest tokens of one set of settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._channel_secret = settings.channel_secret or settings.jwt_secret
+        self._remembered: Remembered[tuple[GuestIdentity, Window]] = Remembered()
+
+    def verify(self, raw: str, now: float) -> GuestIdentity | Refusal:
+        """Return the guest of a valid token, else why it is refused.
+
+        Args:
+            raw: The text of the header.
+            now: Epoch seconds.
+        """
+        found = self._remembered.get(raw)
+        if found is None:
+            if len(raw) > MAX_GUEST_TOKEN_BYTES:
+                return Refusal.of("guest_malformed")
+            try:
+                found = self._read(raw)
+            except TokenError as error:
+                return Refusal.of(f"guest_{error.reason}")
+            except RecursionError:  # claims nested deeper than the digest can follow
+                return Refusal.of("guest_claims")
+            self._remembered.put(raw, found)
+        identity, window = found
+        reason = window.refusal_at(now, self._settings.jwt_leeway_seconds)
+        return identity if reason is None else Refusal.of(f"guest_{reason}")
+
+    def _read(self, raw: str) -> tuple[GuestIdentity, Window]:
+        settings = self._settings
+        claims, _ = read_jws(
+            raw, settings.guest_secrets, settings.guest_algorithm, settings.guest_audience
+        )
+        shapes = {"user": dict, "resources": list, "rls_rules": list}
+        if claims.get("type") != "guest" or not all(
+            isinstance(claims.get(name), shape) for name, shape in shapes.items()
+        ):
+            raise TokenError("claims")
+        window = read_window(claims, require_exp=True)
+        channel = guest_channel(claims, settings.guest_channel_claims, self._channel_secret)
+        return GuestIdentity(channel, claims), window
+
+
+def guest_channel(claims: dict[str, Any], names: tuple[str, ...], secret: bytes) -> str:
+    """Return the channel of a guest: `guest-` and the HMAC-SHA256 of the named claims.
+
+    Absent claims count as null; keys are sorted at every depth, ASCII only, and NaN and
+    infinities are null, as Superset's own serialiser writes them (vectors `guest_channel`).
+    """
+    chosen = {name: claims.get(name) for name in names}
+    try:
+        text = json.dumps(chosen, sort_keys=True, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_without_nan(chosen), sort_keys=True)
+    return "guest-" + hmac.digest(secret, text.encode(), "sha256").hex()
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

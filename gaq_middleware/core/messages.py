@@ -1,0 +1,55 @@
+"""What goes into a decision and what comes out of it: plain values, no behaviour of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Headers = list[tuple[str, str]]
+
+
+class RequestHead(NamedTuple):
+    """All of a request that a decision may look at; header text is latin-1 as on the wire.
+
+    `headers` holds the values of the headers that the guard asked for (`Guard.wanted`), in order,
+    by lower-case name. `path` is what the app routes on; `raw_path` the request target as it
+    came, where the server tells; `root_path` is ASGI's, or SCRIPT_NAME.
+    """
+
+    method: str
+    scheme: str
+    path: str
+    raw_path: str | None
+    root_path: str
+    query: str
+    headers: Mapping[str, list[str]]
+    peer: str | None = None
+    is_websocket: bool = False
+
+    def one(self, name: str) -> str | None:
+        """Return the value of a header that came exactly once, else None."""
+        values = self.headers.get(name)
+        return values[0] if values is not None and len(values) == 1 else None
+
+    def first(self, name: str) -> str | None:
+        """Return the first value of a header, None if it did not come."""
+        values = self.headers.get(name)
+        return values[0] if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer, made without the app."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A request that we serve: the operation on the owner's jobs and its one argument."""
+
+    operation: Literal["read", "get", "cancel"]
+    argument: str | None

@@ -1,0 +1,286 @@
+"""Tokens: issue and verify the JWT of the cookie, and derive channels and key ids.
+
+The one module that knows PyJWT. An HMAC check comes first, so nothing unsigned is ever parsed
+beyond its header; then PyJWT decides. Times are judged on every call, never remembered.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import jwt
+from jwt.types import Options
+
+from gaq_middleware.core.errors import Refusal
+from gaq_middleware.core.settings import Settings
+
+MAX_TOKEN_BYTES = 4096
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")  # RFC 7515 section 7.1
+_DIGESTS = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}
+_RESERVED_CHANNEL = re.compile(r"full\Z|deadlines\Z|job-cancel:|job:|jobs:|guest-")
+T = TypeVar("T")
+
+
+class TokenError(Exception):
+    """A JWS is refused; `reason` is malformed, signature or claims."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def read_jws(
+    raw: str, secrets: tuple[bytes, ...], algorithm: str, audience: str | None
+) -> tuple[dict[str, Any], int]:
+    """Return the claims of a signed token and which of the secrets signed it; times unjudged.
+
+    Args:
+        raw: The token as it came; its size is the caller's business.
+        secrets: The keys to try, in order.
+        algorithm: The one algorithm that is accepted, whatever the token says.
+        audience: The required audience; None: the token must name none; "*": not checked.
+
+    Raises:
+        TokenError: The token is not such a JWS, signed with another key, or for others.
+    """
+    if not _COMPACT.fullmatch(raw):
+        raise TokenError("malformed")
+    signed, _, signature = raw.rpartition(".")
+    for index, secret in enumerate(secrets):
+        digest = hmac.digest(secret, signed.encode(), _DIGESTS[algorithm])
+        expected = base64.urlsafe_b64encode(digest).rstrip(b"=")
+        if hmac.compare_digest(expected, signature.encode()):
+            return _decode(raw, secret, algorithm, audience), index
+    raise TokenError("signature" if _algorithm(raw) == algorithm else "malformed")
+
+
+def _decode(raw: str, secret: bytes, algorithm: str, audience: str | None) -> dict[str, Any]:
+    any_audience = audience == "*"
+    options: Options = {
+        "verify_aud": not any_audience,
+        "verify_exp": False,
+        "verify_nbf": False,
+        "verify_iat": False,
+        "verify_sub": False,
+        "verify_jti": False,
+    }
+    try:
+        return jwt.decode(
+            raw,
+            secret,
+            algorithms=[algorithm],  # never from the token: RFC 8725 section 3.1
+            audience=None if any_audience else audience,
+            options=options,
+        )
+    except (jwt.InvalidAudienceError, jwt.MissingRequiredClaimError):
+        raise TokenError("claims") from None
+    except Exception:  # noqa: BLE001 - whatever PyJWT raises, the token is refused
+        raise TokenError("malformed") from None
+
+
+def _algorithm(raw: str) -> object:
+    try:
+        return jwt.get_unverified_header(raw).get("alg")
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When a token is valid, in epoch seconds."""
+
+    not_before: float
+    expires_at: float
+
+    def refusal_at(self, now: float, leeway: int) -> str | None:
+        """Return "expired" or "claims" when the token is not valid now, else None."""
+        if self.expires_at <= now - leeway:
+            return "expired"
+        return "claims" if self.not_before > now + leeway else None
+
+
+def read_window(claims: dict[str, Any], *, require_exp: bool) -> Window:
+    """Return when a token is valid, from its exp, nbf and iat (RFC 7519 section 4.1).
+
+    Raises:
+        TokenError: exp is missing, or one of them is not a finite number.
+    """
+    times = {name: _number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims}
+    if require_exp and "exp" not in times:
+        raise TokenError("claims")
+    not_before = max(times.get("nbf", -math.inf), times.get("iat", -math.inf))
+    return Window(not_before, times.get("exp", math.inf))
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TokenError("claims")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise TokenError("claims") from None
+    if not math.isfinite(number):
+        raise TokenError("claims")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A verified token."""
+
+    channel: str
+    subject: str | None
+    window: Window
+    auth_time: float | None
+    needs_reissue: bool
+    """Signed with a verify-only secret, or its `sub` is written the old way."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token just signed."""
+
+    raw: str
+    channel: str
+    subject: str | None
+    expires_at: int
+    max_age: int
+
+
+class Remembered(Generic[T]):
+    """A bounded memory of verified tokens: two generations, each bounded in entries and bytes.
+
+    The older generation is dropped whole; what is used moves to the younger one. Races between
+    threads can only lose an entry, never mix two up.
+    """
+
+    def __init__(self, entries: int = 4096, size: int = 8 * 1024 * 1024) -> None:
+        self._entries, self._size = entries, size
+        self._young: dict[str, T] = {}
+        self._old: dict[str, T] = {}
+        self._bytes = 0
+
+    def get(self, raw: str) -> T | None:
+        """Return what was remembered for a token, None if nothing."""
+        found = self._young.get(raw)
+        if found is None:
+            found = self._old.get(raw)
+            if found is not None:
+                self.put(raw, found)
+        return found
+
+    def put(self, raw: str, value: T) -> None:
+        """Remember a verified token."""
+        if len(self._young) >= self._entries or self._bytes + len(raw) > self._size:
+            self._old, self._young, self._bytes = self._young, {}, 0
+        self._young[raw] = value
+        self._bytes += len(raw)
+
+
+class TokenCodec:
+    """Verifies and issues the tokens of one set of settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._channel_secret = settings.channel_secret or settings.jwt_secret
+        self._remembered: Remembered[Claims] = Remembered()
+        self.key_ids = tuple(key_id(secret) for secret in settings.secrets)
+
+    def verify(self, raw: str, now: float) -> Claims | Refusal:
+        """Return the claims of a valid token, else why it is refused.
+
+        Args:
+            raw: The text of the cookie or header.
+            now: Epoch seconds.
+        """
+        claims = self._remembered.get(raw)
+        if claims is None:
+            if len(raw) > MAX_TOKEN_BYTES:
+                return Refusal.of("token_malformed")
+            try:
+                claims = self._read(raw)
+            except TokenError as error:
+                return Refusal.of(f"token_{error.reason}")
+            self._remembered.put(raw, claims)
+        reason = claims.window.refusal_at(now, self._settings.jwt_leeway_seconds)
+        return claims if reason is None else Refusal.of(f"token_{reason}")
+
+    def _read(self, raw: str) -> Claims:
+        claims, key = read_jws(raw, self._settings.secrets, "HS256", None)
+        channel, subject = claims.get("channel"), claims.get("sub")
+        if not is_channel(channel):
+            raise TokenError("claims")
+        old_style = "sub" in claims and (subject is None or type(subject) is int)
+        if type(subject) is int:
+            subject = str(subject)
+        if subject is not None and not is_user_id(subject):
+            raise TokenError("claims")
+        logged_in = claims.get("auth_time", claims.get("iat"))
+        return Claims(
+            channel=str(channel),
+            subject=subject,
+            window=read_window(claims, require_exp=self._settings.jwt_require_exp),
+            auth_time=None if logged_in is None else _number(logged_in),
+            needs_reissue=key > 0 or old_style,
+        )
+
+    def issue(
+        self, channel: str, subject: str | None, now: float, auth_time: float | None = None
+    ) -> IssuedToken:
+        """Sign a token that lives as the settings say, never past the maximum age.
+
+        Args:
+            channel: The channel it opens.
+            subject: The user id as text; None for anonymous visitors.
+            now: Epoch seconds.
+            auth_time: When the user logged in, epoch seconds; now if not known.
+        """
+        auth_time = now if auth_time is None else auth_time
+        expires = min(
+            int(now) + self._settings.jwt_expiration_seconds,
+            int(auth_time) + self._settings.jwt_max_age_seconds,
+        )
+        claims: dict[str, Any] = {"channel": channel, "exp": expires, "auth_time": int(auth_time)}
+        if subject is not None:
+            claims["sub"] = subject
+        raw = jwt.encode(
+            claims, self._settings.jwt_secret, algorithm="HS256", headers={"kid": self.key_ids[0]}
+        )
+        return IssuedToken(raw, channel, subject, expires, expires - int(now))
+
+    def user_channel(self, user_id: str) -> str:
+        """Return the channel of a user: the same in every process, browser and session."""
+        purpose = b"\0".join(
+            (b"gaq:user:v1", self._settings.stream_prefix.encode(), user_id.encode())
+        )
+        return "user-" + hmac.digest(self._channel_secret, purpose, "sha256").hex()
+
+
+def is_channel(value: object) -> bool:
+    """Whether a value may be the channel of a token: no reserved key name, no guest's."""
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= 255
+        and value.isprintable()
+        and " " not in value
+        and not _RESERVED_CHANNEL.match(value)
+    )
+
+
+def is_user_id(value: object) -> bool:
+    """Whether a value may be a user id: text without control characters or lone surrogates."""
+    return (
+        isinstance(value, str)
+        and value != ""
+        and not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", value)
+    )
+
+
+def key_id(secret: bytes) -> str:
+    """Return the public fingerprint of a secret: 8 hex digits, not reversible."""
+    return hmac.digest(secret, b"gaq:kid:v1", "sha256").hex()[:8]

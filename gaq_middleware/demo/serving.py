@@ -1,0 +1,72 @@
+"""Run the demo on a real server, and say how to use it."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import socket
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+
+from gaq_middleware.demo.app import QUERY_PATH, QUERY_SECONDS, Demo, demo_settings
+from gaq_middleware.demo.faces import asgi_app, wsgi_app
+
+_WELCOME = """\
+gaq demo: {url} ({server})
+
+Open that page, or paste these lines into another shell, one after the other.
+
+  Log in as Ada and keep her token in a cookie jar:
+    {curl} -c {jar} -d user=ada {url}/login
+  Run a query; the answer is its job:
+    {curl} -b {jar} -X POST {url}{query}
+  It takes {seconds:.0f} seconds. Then read the event that tells its end:
+    sleep {later:.0f} && {curl} -b {jar} {url}{events}
+  Read events without a token, and see the refusal:
+    {curl} {url}{events}
+
+Jobs and secrets live in memory only. Ctrl-C ends the demo.
+"""
+
+
+def welcome(listener: socket.socket, jar: Path, *, wsgi: bool) -> str:
+    """Return what is printed at the start: the address, and lines to paste into a shell.
+
+    Args:
+        listener: The bound socket.
+        jar: Where curl keeps the cookie.
+        wsgi: Which server it is.
+    """
+    host, port = listener.getsockname()[:2]
+    return _WELCOME.format(
+        url=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
+        server="WSGI: werkzeug on waitress" if wsgi else "ASGI: Starlette on uvicorn",
+        curl='curl -s -w "\\n"',
+        jar=shlex.quote(str(jar)),
+        query=QUERY_PATH,
+        events="/api/v1/async_event/",
+        seconds=QUERY_SECONDS,
+        later=QUERY_SECONDS + 1,
+    )
+
+
+def serve(listener: socket.socket, *, wsgi: bool) -> None:
+    """Serve the demo until the process is interrupted.
+
+    Args:
+        listener: The bound socket.
+        wsgi: Whether to run it as WSGI on waitress, else it is ASGI on uvicorn.
+    """
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    demo = Demo(demo_settings())
+    if wsgi:
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of one request
+        waitress = import_module("waitress")
+        with closing(waitress.create_server(wsgi_app(demo), sockets=[listener])) as server:
+            server.run()
+    else:
+        uvicorn = import_module("uvicorn")
+        app = asgi_app(demo)
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none")
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,157 @@
+"""One request's way through, as both faces walk it: admit, serve, map errors, let the head leave.
+
+The faces only translate; what must be the same under ASGI and WSGI is here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gaq_middleware.context import RequestContext
+from gaq_middleware.core.cookies import replace_cookie
+from gaq_middleware.core.errors import MARKER_HEADER, Refusal, RequestError
+from gaq_middleware.core.issuing import Departure
+from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
+from gaq_middleware.engine import Engine
+from gaq_middleware.state import RequestState
+
+_MARKER = MARKER_HEADER.lower()
+_STREAMS = ("text/event-stream", "application/x-ndjson", "multipart/")
+
+
+class Exchange:
+    """A request and its response."""
+
+    def __init__(self, engine: Engine, head: RequestHead) -> None:
+        self._engine, self.head = engine, head
+        self._state = RequestState(engine, head)
+        self.context = RequestContext(self._state)
+        self.is_protected = engine.guard.is_protected(head)
+
+    def admit(self, source: Any) -> Reply | Endpoint | None:
+        """Decide about the request; None lets the app have it.
+
+        Args:
+            source: The scope or environ that the app will be given.
+        """
+        state, engine = self._state, self._engine
+        state.source = source
+        if not self.is_protected:
+            if engine.has_source and "cookie" in self.head.headers:
+                state.find()  # an app that reads the cookie itself needs it mended now
+            return None
+        outcome = engine.guard.check(self.head, state.find)
+        if not isinstance(outcome, Refusal):
+            return outcome
+        engine.log.refused(self.head, outcome)
+        return engine.guard.refuse(self.head, outcome, state.finding, state.started)
+
+    @property
+    def cookie_header(self) -> str | None:
+        """The Cookie header to hand to the app instead of the request's; None: leave it."""
+        finding = self._state.finding
+        if finding is None or finding.fresh is None:
+            return None
+        name = self._engine.settings.cookie_name
+        return replace_cookie(self.head.headers.get("cookie", ()), name, finding.fresh.raw)
+
+    def serve(self, endpoint: Endpoint) -> Reply:
+        """Answer one of our endpoints by plain calls."""
+        operation = getattr(self.context.jobs, endpoint.operation)
+        try:
+            return self._answer(endpoint, operation(endpoint.argument))
+        except RequestError as error:
+            return self.problem(error.refusal())
+
+    async def aserve(self, endpoint: Endpoint) -> Reply:
+        """Answer one of our endpoints by awaiting."""
+        operation = getattr(self.context.ajobs, endpoint.operation)
+        try:
+            return self._answer(endpoint, await operation(endpoint.argument))
+        except RequestError as error:
+            return self.problem(error.refusal())
+
+    def _answer(self, endpoint: Endpoint, result: Any) -> Reply:
+        if endpoint.operation == "read":
+            events = ", ".join(event.text for event in result.events)
+            gap = ', "gap": true' if result.gap else ""
+            body = f'{{"result": [{events}]{gap}}}'
+        elif endpoint.operation == "get":
+            body = json.dumps({"result": result.as_dict()})
+        else:
+            body = json.dumps({"result": {"job_id": result.job_id, "status": result.status}})
+        return self._engine.guard.answer(self.head, body.encode())
+
+    def problem(self, refusal: Refusal, *, replaces_500: bool = False) -> Reply:
+        """Return the reply that tells an error raised while the request was handled."""
+        if replaces_500:
+            self._engine.log.replaced(self.head, refusal)
+        else:
+            self._engine.log.refused(self.head, refusal)
+        return self._engine.guard.refuse(self.head, refusal)
+
+    def replacement(self, status: int, values: Callable[[str], list[str]]) -> Refusal | None:
+        """Return the recorded error that answers instead of the app's response, if one does.
+
+        A plain 500 is a framework's answer to an error it does not know; a response with our
+        marker is its answer to one it took for its own.
+        """
+        recorded = self._state.recorded
+        if not recorded:
+            return None
+        if status == 500:
+            return recorded[-1]
+        marked = values(_MARKER)
+        return next(
+            (r for r in reversed(recorded) if r.status == status and r.code in marked), None
+        )
+
+    @property
+    def latest(self) -> Refusal | None:
+        """The newest error recorded, None if there is none."""
+        recorded = self._state.recorded
+        return recorded[-1] if recorded else None
+
+    def forget(self) -> None:
+        """Forget the errors recorded: the app has dealt with them."""
+        self._state.recorded.clear()
+
+    def holds_head(self, values: Callable[[str], list[str]]) -> bool:
+        """Whether the head waits for the body's first part, so that an error can replace it."""
+        if not (self.is_protected or self._state.may_raise):
+            return False
+        return not any(v.strip().lower().startswith(_STREAMS) for v in values("content-type"))
+
+    def depart(self, status: int, values: Callable[[str], list[str]]) -> str | None:
+        """Return the `Set-Cookie` line of a response whose head leaves now, None if there is none.
+
+        Args:
+            status: The status of the response.
+            values: Gives the values of a header of the response by its lower-case name.
+        """
+        state, engine, head = self._state, self._engine, self.head
+        state.is_head_out = True
+        now = engine.clock()
+        departure = Departure(
+            head=head,
+            finding=state.find(),
+            wish=state.wish,
+            is_login=engine.guard.paths.is_login(head.path, head.root_path),
+            is_logout=engine.guard.paths.is_logout(head.path, head.root_path),
+            is_protected=self.is_protected,
+            has_source=engine.has_source,
+            known=state.user_at_head,
+            status=status,
+            values=values,
+            age=now - state.started,
+        )
+        decision = engine.issuer.decide(departure, now)
+        if decision.notice is not None:
+            engine.log.once(decision.notice)
+        return decision.line
+
+    def close(self) -> None:
+        """End the request."""
+        self._state.close()

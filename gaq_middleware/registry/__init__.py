@@ -1,0 +1,22 @@
+"""The registry of jobs: everything that waits.
+
+- `stores`: what a store is, and the one this process has; `memory`: the store in the process.
+- `owners`: submit, get, cancel and read as whoever is asking.
+- `workers`: start, keep alive and end jobs.
+
+What may happen to a job is decided in `core.jobs` and `core.commands`, never here.
+"""
+
+from gaq_middleware.registry.owners import AsyncOwnerJobs, Canceller, OwnerJobs
+from gaq_middleware.registry.stores import Store, store_for
+from gaq_middleware.registry.workers import AsyncJobRegistry, JobRegistry
+
+__all__ = [
+    "AsyncJobRegistry",
+    "AsyncOwnerJobs",
+    "Canceller",
+    "JobRegistry",
+    "OwnerJobs",
+    "Store",
+    "store_for",
+]

@@ -1,0 +1,124 @@
+"""The events of the memory store: one log of all channels, cut into a stream per channel.
+
+Not safe for threads by itself; whoever owns the log holds a lock. What becomes an event, and when,
+is not decided here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+
+from gaq_middleware.core.commands import EventPage, EventText
+from gaq_middleware.core.jobs import START
+
+EventId = tuple[int, int]
+
+OVERHEAD = 512  # bytes; what the objects around an event's text cost, rounded up
+_TRIMMED = EventText("", "")
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The events of a channel; those before `first` are trimmed away."""
+
+    channel_id: str
+    ids: list[EventId] = field(default_factory=list)
+    events: list[EventText] = field(default_factory=list)
+    first: int = 0
+    last_trimmed: EventId = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self.ids) - self.first
+
+    def trim(self) -> None:
+        """Drop the oldest event, and the room of all dropped ones once they are the most."""
+        self.last_trimmed = self.ids[self.first]
+        self.events[self.first] = _TRIMMED
+        self.first += 1
+        if self.first * 2 > len(self.ids):
+            del self.ids[: self.first], self.events[: self.first]
+            self.first = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An event in the order of all channels; its stream may have trimmed it already."""
+
+    stream: _Stream
+    id: EventId
+    expires: float
+    size: int
+
+
+class EventLog:
+    """Events of all channels in the order of their ids.
+
+    Ids are `<milliseconds>-<sequence>` and rise strictly over all channels, even when the clock
+    goes back.
+
+    Args:
+        stream_limit: Events kept per channel.
+        max_bytes: Bytes kept of all channels together; the newest event is kept whatever its size.
+    """
+
+    def __init__(self, stream_limit: int, max_bytes: int) -> None:
+        self._stream_limit = stream_limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._last_id: EventId = (0, 0)
+        self._entries: deque[_Entry] = deque()
+        self._streams: dict[str, _Stream] = {}
+
+    def last_id(self, channel_id: str) -> str:
+        """Return the cursor that is older than every later event of a channel."""
+        stream = self._streams.get(channel_id)
+        return START if stream is None else stream.events[-1].id
+
+    def append(self, channel_id: str, payload: str, now: float, expires: float) -> None:
+        """Put an event on a channel, and drop the oldest where there are too many.
+
+        Args:
+            channel_id: The channel.
+            payload: The JSON text of the event, without its id.
+            now: Seconds since 1970.
+            expires: When to drop it, in seconds since 1970.
+        """
+        self._last_id = self._next_id(int(now * 1000))
+        stream = self._streams.setdefault(channel_id, _Stream(channel_id))
+        stream.ids.append(self._last_id)
+        stream.events.append(EventText("{}-{}".format(*self._last_id), payload))
+        if len(stream) > self._stream_limit:
+            stream.trim()
+        entry = _Entry(stream, self._last_id, expires, len(payload) + OVERHEAD)
+        self._entries.append(entry)
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes and len(self._entries) > 1:
+            self._drop_oldest()
+
+    def read(self, channel_id: str, after: EventId | None, limit: int) -> EventPage:
+        """Return the events of a channel after a cursor, oldest first."""
+        stream = self._streams.get(channel_id)
+        if stream is None:
+            return EventPage(())
+        start = bisect_right(stream.ids, after or (0, 0), lo=stream.first)
+        gap = after is not None and after < stream.last_trimmed
+        return EventPage(tuple(stream.events[start : start + limit]), gap)
+
+    def drop_expired(self, now: float) -> None:
+        """Drop the events that have expired, and the channels that have none left."""
+        while self._entries and self._entries[0].expires <= now:
+            self._drop_oldest()
+
+    def _next_id(self, milliseconds: int) -> EventId:
+        last, sequence = self._last_id
+        return (milliseconds, 0) if milliseconds > last else (last, sequence + 1)
+
+    def _drop_oldest(self) -> None:
+        entry = self._entries.popleft()
+        self._bytes -= entry.size
+        if entry.id > entry.stream.last_trimmed:
+            entry.stream.trim()
+            if not entry.stream:
+                del self._streams[entry.stream.channel_id]
