@@ -12,8 +12,9 @@ from gaq_middleware.context import RequestContext
 from gaq_middleware.core.errors import Refusal, RequestError, current_recorder, own_error
 from gaq_middleware.core.issuing import with_cookie
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
+from gaq_middleware.core.proxies import is_rewritten
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.engine import Engine, UserFrom
+from gaq_middleware.engine import Engine, UserFrom, check_app
 from gaq_middleware.exchange import Exchange
 from gaq_middleware.registry import Canceller
 
@@ -40,6 +41,7 @@ class AsyncQueryMiddleware:
 
     Raises:
         SettingsError: The environment is wrong; every problem is listed.
+        TypeError: An argument cannot be what it is for.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class AsyncQueryMiddleware:
         user_from: UserFrom | None = None,
         canceller: Canceller | None = None,
     ) -> None:
+        check_app(app, "asgi")
         self.app = app
         self.engine = Engine(settings, user_from, canceller)
         self._wanted = {name.encode("latin-1"): name for name in self.engine.guard.wanted}
@@ -97,6 +100,7 @@ class AsyncQueryMiddleware:
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=found,
             peer=str(client[0]) if client else None,
+            peer_is_rewritten=is_rewritten(client, found),
             is_websocket=scope["type"] == "websocket",
         )
 

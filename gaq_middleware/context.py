@@ -8,7 +8,7 @@ from gaq_middleware.core.errors import Refusal, current_recorder
 from gaq_middleware.core.identities import Identity, UserIdentity
 from gaq_middleware.core.jobs import Owner
 from gaq_middleware.core.tokens import IssuedToken
-from gaq_middleware.engine import Engine, as_user_id
+from gaq_middleware.engine import NOT_A_USER_ID, Engine, as_user_id
 from gaq_middleware.registry import AsyncOwnerJobs, OwnerJobs
 from gaq_middleware.state import RequestState
 
@@ -42,9 +42,7 @@ class RequestContext:
         Raises:
             AuthenticationError: Nobody valid is asking; `error_code` tells why.
         """
-        owner = self._owner()
-        self._state.recorded.clear()
-        return owner
+        return self._owner()
 
     @property
     def channel_id(self) -> str:
@@ -81,12 +79,12 @@ class RequestContext:
             user_id: The app's id of the user; 0 is an id.
 
         Raises:
-            ValueError: The id is empty or has control characters or lone surrogates.
+            ValueError: It is no text, whole number or UUID, or is empty, or has control characters.
             RuntimeError: The head of the response has left.
         """
         text = as_user_id(user_id)
         if text is None:
-            raise ValueError(f"{user_id!r} is not a user id: it must be text or a number")
+            raise ValueError(NOT_A_USER_ID.format(user_id))
         engine = self._changeable("login").engine
         if engine.settings.issue != "off":
             claims = self._state.find().claims
@@ -111,7 +109,10 @@ class RequestContext:
 
     def guards_same_cookie(self, engine: Engine) -> bool:
         """Whether another middleware further in would guard the same cookie again."""
-        return engine.settings.cookie_name == self._state.engine.settings.cookie_name
+        is_over = self._state.is_closed  # left behind in an environ that a server uses again
+        return (
+            not is_over and engine.settings.cookie_name == self._state.engine.settings.cookie_name
+        )
 
     def _changeable(self, what: str) -> RequestState:
         if self._state.is_head_out:
@@ -136,7 +137,7 @@ class RequestContext:
             self._owner,
             engine.settings,
             engine.canceller,
-            state.recorded.clear,
+            state.forgetter(),
             clock=engine.clock,
         )
 

@@ -14,7 +14,7 @@ from gaq_middleware.core.cookies import replace_cookie
 from gaq_middleware.core.errors import MARKER_HEADER, Refusal, RequestError
 from gaq_middleware.core.issuing import Departure
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
-from gaq_middleware.engine import Engine
+from gaq_middleware.engine import Engine, as_user_id
 from gaq_middleware.state import RequestState
 
 _MARKER = MARKER_HEADER.lower()
@@ -24,11 +24,11 @@ _STREAMS = ("text/event-stream", "application/x-ndjson", "multipart/")
 class Exchange:
     """A request and its response."""
 
-    def __init__(self, engine: Engine, head: RequestHead) -> None:
-        self._engine, self.head = engine, head
-        self._state = RequestState(engine, head)
+    def __init__(self, engine: Engine, received: RequestHead) -> None:
+        self._engine, self._state = engine, RequestState(engine, received)
+        self.head = self._state.head
         self.context = RequestContext(self._state)
-        self.is_protected = engine.guard.is_protected(head)
+        self.is_protected = engine.guard.is_protected(self.head)
 
     def admit(self, source: Any) -> Reply | Endpoint | None:
         """Decide about the request; None lets the app have it.
@@ -39,7 +39,7 @@ class Exchange:
         state, engine = self._state, self._engine
         state.source = source
         if not self.is_protected:
-            if engine.has_source and "cookie" in self.head.headers:
+            if engine.identifier.may_replace_cookie(self.head, has_source=engine.has_source):
                 state.find()  # an app that reads the cookie itself needs it mended now
             return None
         outcome = engine.guard.check(self.head, state.find)
@@ -52,10 +52,10 @@ class Exchange:
     def cookie_header(self) -> str | None:
         """The Cookie header to hand to the app instead of the request's; None: leave it."""
         finding = self._state.finding
-        if finding is None or finding.fresh is None:
+        if finding is None or finding.for_app is None:
             return None
         name = self._engine.settings.cookie_name
-        return replace_cookie(self.head.headers.get("cookie", ()), name, finding.fresh.raw)
+        return replace_cookie(self.head.headers.get("cookie", ()), name, finding.for_app)
 
     def serve(self, endpoint: Endpoint) -> Reply:
         """Answer one of our endpoints by plain calls."""
@@ -133,16 +133,23 @@ class Exchange:
         """
         state, engine, head = self._state, self._engine, self.head
         state.is_head_out = True
-        now = engine.clock()
+        is_login = engine.guard.is_login(head)
+        if is_login:
+            state.forget_user()  # whoever was logged in before, now somebody else may be
+        now, sessions = engine.clock(), engine.sources.sessions
+        session = sessions.new_session(values("set-cookie"), now) if sessions else None
+        new_user = as_user_id(session.user) if session else None
         departure = Departure(
             head=head,
             finding=state.find(),
             wish=state.wish,
-            is_login=engine.guard.paths.is_login(head.path, head.root_path),
-            is_logout=engine.guard.paths.is_logout(head.path, head.root_path),
+            is_login=is_login,
+            is_logout=engine.guard.is_logout(head),
             is_protected=self.is_protected,
             has_source=engine.has_source,
-            known=state.user_at_head,
+            signs_in=new_user is not None,
+            signs_out=session is not None and new_user is None and state.user() is not None,
+            known=state.user_at_head if session is None else lambda: new_user,
             status=status,
             values=values,
             age=now - state.started,

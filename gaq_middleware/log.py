@@ -13,6 +13,7 @@ from gaq_middleware.core.cookies import cookie_names
 from gaq_middleware.core.errors import Refusal
 from gaq_middleware.core.messages import RequestHead
 from gaq_middleware.core.settings import Settings
+from gaq_middleware.core.store_urls import shown_store_url
 from gaq_middleware.core.tokens import key_id
 
 logger = logging.getLogger("gaq_middleware")
@@ -20,7 +21,7 @@ logger = logging.getLogger("gaq_middleware")
 SECONDS_PER_LINE = 10.0
 """At most one line per code in this time; the next line tells how many were left out."""
 _EXPECTED = {"token_missing", "token_expired", "guest_expired"}
-_NOTICES = {
+NOTICES = {
     "login_without_user": (
         logging.WARNING,
         "A login path answered below 400, but nobody told who logged in, so no cookie was issued. "
@@ -38,12 +39,22 @@ _NOTICES = {
     ),
     "user_from_failed": (
         logging.WARNING,
-        "user_from raised; the user counts as unknown. Later failures are not logged.",
+        "user_from raised, so the user counts as unknown. Its further failures are not logged.",
+    ),
+    "user_from_odd": (
+        logging.WARNING,
+        "user_from returned what cannot be a user id (text, a whole number or a UUID); the user "
+        "counts as unknown.",
+    ),
+    "rewritten_peer": (
+        logging.WARNING,
+        "GAQ_REMOTE_USER_HEADER came, but the server has put a forwarded address in the place of "
+        "the proxy's, so nobody is believed. Run uvicorn with --no-proxy-headers.",
     ),
     "multiprocess": (
         logging.WARNING,
         "GAQ_STORE_URL is memory:// but the server runs several processes: jobs submitted in one "
-        "are unknown in the others. Run one process with threads.",
+        "are unknown in the others. Run one process with threads, or set GAQ_STORE_URL to a Redis.",
     ),
 }
 
@@ -73,7 +84,7 @@ class Log:
             settings.jwt_expiration_seconds,
             settings.jwt_max_age_seconds,
             "on" if settings.guest_secret else "off",
-            settings.store_url,
+            shown_store_url(settings.store_url),
             self._keys[0],
         )
         for doubt in settings.warnings:
@@ -85,8 +96,21 @@ class Log:
             if notice in self._told:
                 return
             self._told.add(notice)
-        level, text = _NOTICES[notice]
+        level, text = NOTICES[notice]
         logger.log(level, text, exc_info=exc_info)
+
+    def distrusted(self, name: str, head: RequestHead) -> None:
+        """Say, once per header, that a forwarded header came from a peer that is not trusted."""
+        with self._lock:
+            if name in self._told:
+                return
+            self._told.add(name)
+        logger.warning(
+            "%s came from %s, which is not in GAQ_TRUSTED_PROXIES, and is ignored. If that is your "
+            "proxy, add its address.",
+            name,
+            _shown(head.peer),
+        )
 
     def refused(self, head: RequestHead, refusal: Refusal) -> None:
         """Say that a request was refused, unless its code had a line a moment ago."""
@@ -100,7 +124,7 @@ class Log:
             refusal.code,
             ascii(head.method)[1:-1][:20],
             ascii(head.path)[:200],
-            head.peer or "unknown",
+            _shown(head.peer),
             ", ".join(f'"{name}"' for name in cookie_names(head.headers.get("cookie", ()))),
             ",".join(self._keys),
             f" ({more} more were not logged)" if more else "",
@@ -108,12 +132,16 @@ class Log:
 
     def replaced(self, head: RequestHead, refusal: Refusal) -> None:
         """Say that the app's 500 was answered with an error of ours instead."""
+        more = self._may_tell(f"replaced {refusal.code}")
+        if more is None:
+            return
         logger.warning(
-            "the app answered %s %s with 500 after %s was raised in it; answered %d instead",
+            "the app answered %s %s with 500 after %s was raised in it; answered %d instead%s",
             ascii(head.method)[1:-1][:20],
             ascii(head.path)[:200],
             refusal.code,
             refusal.status,
+            f" ({more} more were not logged)" if more else "",
         )
 
     def _may_tell(self, code: str) -> int | None:
@@ -125,3 +153,8 @@ class Log:
                 return None
             self._next_line[code] = now + SECONDS_PER_LINE
             return self._left_out.pop(code, 0)
+
+
+def _shown(peer: str | None) -> str:
+    """Return a peer as one short word; a server may take it from a client's header."""
+    return ascii(peer)[1:-1][:64] if peer else "a Unix socket"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal
 
 from gaq_middleware.core.errors import Refusal
@@ -25,8 +26,9 @@ class RequestState:
         is_head_out: Whether the head of the response has left.
     """
 
-    def __init__(self, engine: Engine, head: RequestHead) -> None:
-        self.engine, self.head = engine, head
+    def __init__(self, engine: Engine, received: RequestHead) -> None:
+        self.engine, self._received = engine, received
+        self.head = engine.public(received)
         self.started = engine.clock()
         self.source: Any = None
         self.wish: IssuedToken | Literal["logout"] | None = None
@@ -43,17 +45,33 @@ class RequestState:
         return self.finding
 
     def user(self) -> str | None:
-        """Return the user that the user source names; it is asked once before the head leaves."""
+        """Return the user that the user sources name; asked once before the head leaves."""
         if not self._has_asked:
+            self._user = self.engine.ask_user(self.source, self._received, self.started)
             self._has_asked = True
-            self._user = self.engine.ask_user(self.source)
         return self._user
+
+    def forget_user(self) -> None:
+        """Have the user sources asked again."""
+        self._user, self._has_asked = None, False
 
     def user_at_head(self) -> str | None:
         """Return that user as the head leaves; asked again if nobody was named before."""
         if self._user is None:
             self._has_asked = False
         return self.user()
+
+    def forgetter(self) -> Callable[[], None]:
+        """Return a function that forgets the errors recorded so far: a call has succeeded since."""
+        so_far = list(self.recorded)
+
+        def forget() -> None:
+            self.recorded = deque(
+                (kept for kept in self.recorded if not any(kept is old for old in so_far)),
+                maxlen=MAX_RECORDED,
+            )
+
+        return forget
 
     def close(self) -> None:
         """End the request: what outlives it keeps identity and jobs, nothing else."""

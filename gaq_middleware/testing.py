@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.core.tokens import TokenCodec
-from gaq_middleware.engine import as_user_id
+from gaq_middleware.core.tokens import MAX_TOKEN_BYTES, TokenCodec
+from gaq_middleware.engine import NOT_A_USER_ID, as_user_id
 
 
 def issue_token(settings: Settings, user_id: str | int) -> str:
@@ -21,6 +21,11 @@ def issue_token(settings: Settings, user_id: str | int) -> str:
     """
     text = as_user_id(user_id)
     if text is None:
-        raise ValueError(f"{user_id!r} is not a user id: it must be text or a number")
+        raise ValueError(NOT_A_USER_ID.format(user_id))
     codec = TokenCodec(settings)
-    return codec.issue(codec.user_channel(text), text, time.time()).raw
+    raw = codec.issue(codec.user_channel(text), text, time.time()).raw
+    if len(raw) > MAX_TOKEN_BYTES:
+        raise ValueError(
+            f"The user id is too long: its token has more than {MAX_TOKEN_BYTES} bytes."
+        )
+    return raw

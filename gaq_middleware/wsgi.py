@@ -16,7 +16,7 @@ from gaq_middleware.core.errors import Refusal, current_recorder, own_error
 from gaq_middleware.core.issuing import with_cookie
 from gaq_middleware.core.messages import Endpoint, Headers, Reply, RequestHead
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.engine import Engine, UserFrom
+from gaq_middleware.engine import Engine, UserFrom, check_app
 from gaq_middleware.exchange import Exchange
 from gaq_middleware.registry import Canceller
 
@@ -38,6 +38,7 @@ class AsyncQueryMiddleware:
 
     Raises:
         SettingsError: The environment is wrong; every problem is listed.
+        TypeError: An argument cannot be what it is for.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class AsyncQueryMiddleware:
         user_from: UserFrom | None = None,
         canceller: Canceller | None = None,
     ) -> None:
+        check_app(app, "wsgi")
         self.app = app
         self.engine = Engine(settings, user_from, canceller)
         self._wanted = [
@@ -76,6 +78,7 @@ class AsyncQueryMiddleware:
                 raise
 
     def _head(self, environ: Environ) -> RequestHead:
+        original = environ.get("werkzeug.proxy_fix.orig", environ)
         return RequestHead(
             method=environ.get("REQUEST_METHOD", "GET"),
             scheme=environ.get("wsgi.url_scheme", "http"),
@@ -84,7 +87,9 @@ class AsyncQueryMiddleware:
             root_path=_text(environ.get("SCRIPT_NAME", "")),
             query=environ.get("QUERY_STRING", ""),
             headers={name: [environ[key]] for key, name in self._wanted if key in environ},
-            peer=environ.get("REMOTE_ADDR"),
+            peer=original.get("REMOTE_ADDR"),
+            remote_user=environ.get("REMOTE_USER"),
+            root_in_path=False,
         )
 
 
@@ -209,6 +214,7 @@ class _Call:
         if line is not None:
             headers = with_cookie(headers, line)
         arguments = (status, headers) if exc_info is None else (status, headers, exc_info)
+        self._head = (status, headers, None)  # a traceback that is kept would keep its frames
         self._server_write = self._start_response(*arguments)
 
     def _replace(self, source: Iterable[bytes], refusal: Refusal) -> Iterable[bytes]:

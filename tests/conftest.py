@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers import RedisServer
 
 settings.register_profile(
     "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -19,3 +22,10 @@ def clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("GAQ_") or name == "WEB_CONCURRENCY":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """Return a running redis-server, the same for all tests; whoever uses it empties it first."""
+    with RedisServer() as server:
+        yield server

@@ -213,7 +213,8 @@ def environ_of(request: Ask) -> dict[str, Any]:
         "wsgi.run_once": False,
     }
     for key, value in request.headers:
-        name = "HTTP_" + key.upper().replace("-", "_")
+        name = key.upper().replace("-", "_")
+        name = name if name in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{name}"
         joiner = "; " if name == "HTTP_COOKIE" else ","
         environ[name] = joiner.join([environ[name], value]) if name in environ else value
     return environ

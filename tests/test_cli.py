@@ -179,7 +179,10 @@ class TestIssue:
         """An id that cannot be one is refused in a sentence."""
         ran = gaq("token", "issue", "", environ={"jwt_secret": K})
         assert (ran.code, ran.out) == (2, "")
-        assert ran.err == "'' is not a user id: it must be text or a number.\n"
+        assert ran.err == (
+            "'' is not a user id: it must be text, a whole number or a UUID. Pass the id, such as "
+            "user.pk, not the user.\n"
+        )
 
     def test_wrong_settings(self, gaq: Gaq) -> None:
         """Wrong settings are listed on standard error with exit code 2."""

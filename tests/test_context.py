@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from typing import Any
@@ -291,3 +292,77 @@ def test_the_awaitable_jobs_do_the_same() -> None:
     visited = visit("wsgi", lambda c: asyncio.run(act(c)), ask(Cookie=cookies(token())))
 
     assert visited.result == ({"chart": 1}, "cancelled")
+
+
+@FACES
+def test_reading_who_asks_after_an_error_does_not_hide_it(face: str) -> None:
+    """An audit hook may read user_id between the error and the framework's 500."""
+
+    def handler(request: Ask) -> Any:
+        try:
+            current().jobs.get("unknown")
+        except JobNotFoundError:
+            assert current().user_id == "7"
+        return 500, [("Content-Type", "text/html")], b"oops"
+
+    answer = Site(face, make_settings(), handler)(ask(Cookie=cookies(token())))
+
+    assert answer.code == "job_not_found"
+
+
+@FACES
+def test_a_call_that_began_before_an_error_does_not_hide_it(face: str) -> None:
+    """Of two operations at a time one fails and the other succeeds after it."""
+
+    def handler(request: Ask) -> Any:
+        jobs = current().jobs
+        with pytest.raises(JobNotFoundError):
+            current().jobs.get("unknown")
+        jobs.events()
+        return 500, [("Content-Type", "text/html")], b"oops"
+
+    answer = Site(face, make_settings(), handler)(ask(Cookie=cookies(token())))
+
+    assert answer.code == "job_not_found"
+
+
+@FACES
+def test_a_login_response_asks_for_the_user_again(face: str) -> None:
+    """Whoever was logged in when the request came, now somebody else may be."""
+    logged_in = ["ada"]
+
+    def handler(request: Ask) -> Any:
+        logged_in[0] = "bob"
+        return PAGE
+
+    site = Site(face, make_settings(), handler, user_from=lambda source: logged_in[0])
+    answer = site(ask("POST", "/login", Cookie=cookies(token(sub="ada"))))
+
+    assert read_claims(answer.cookie() or "")["sub"] == "bob"
+
+
+@FACES
+def test_the_app_sees_only_the_token_that_counts(face: str) -> None:
+    """Of several values the app must not read another than we do, whichever it takes."""
+    seen: list[str] = []
+
+    class Spy:
+        """An app that reads the Cookie header itself."""
+
+        async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
+            seen.append(dict(scope["headers"])[b"cookie"].decode())
+
+        def wsgi(self, environ: Any, start_response: Any) -> Any:
+            seen.append(environ["HTTP_COOKIE"])
+            start_response("204 No Content", [])
+            return []
+
+    site = Site(face, make_settings(), user_from=lambda source: "7")
+    site.app.app = getattr(Spy(), face)
+    mine, evil = token(), token(sub="8", channel="evil")
+    for values in ((mine, evil), (evil, mine), (mine, "garbage"), (evil,)):
+        with contextlib.suppress(AssertionError):
+            site(ask(Cookie=f"a=1; {cookies(*values)}"))
+
+    assert seen[:3] == [f"async-token={mine}; a=1"] * 3
+    assert read_claims(seen[3].split("=")[1])["sub"] == "7"

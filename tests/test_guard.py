@@ -13,6 +13,7 @@ from gaq_middleware.core.identify import Finding, Identifier
 from gaq_middleware.core.identities import GuestIdentity, UserIdentity
 from gaq_middleware.core.issuing import Issuer
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
+from gaq_middleware.core.proxies import FORWARDED
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.tokens import TokenCodec
 from tests.helpers import (
@@ -82,11 +83,12 @@ def test_login_and_logout_paths_are_never_refused() -> None:
 
 def test_the_headers_that_decisions_look_at() -> None:
     """Faces translate only these; the names of both token headers are settings."""
-    guard = guard_of(make_settings(token_header="X-Mine", guest_header="X-Guests"))
+    names = {"token_header": "X-Mine", "guest_header": "X-Guests", "trusted_proxies": "10.0.0.1"}
+    guard = guard_of(make_settings(remote_user_header="X-User", **names))
     assert guard.wanted == {
-        *("cookie", "host", "origin", "sec-fetch-site", "x-forwarded-proto"),
+        *("cookie", "host", "origin", "sec-fetch-site", "x-vhm-root"),
         *("access-control-request-method", "access-control-request-headers"),
-        *("x-mine", "x-guests"),
+        *("x-mine", "x-guests", "x-user", *FORWARDED),
     }
 
 
@@ -340,3 +342,23 @@ def test_an_answer_of_ours() -> None:
         ],
         b"{}",
     )
+
+
+def test_a_root_path_that_a_client_names_opens_nothing() -> None:
+    """Gunicorn cuts a SCRIPT_NAME header off the target: what is left in the path is the path."""
+    path = "/api/v1/chart/data/api/v1/chart/data/login"
+    head = head_of(ask("GET", path))._replace(
+        path=path, root_path="/api/v1/chart/data/api/v1/chart/data", root_in_path=False
+    )
+    assert GUARD.is_protected(head)
+    assert not GUARD.is_login(head)
+    assert GUARD.is_login(head._replace(root_in_path=True))
+
+
+@pytest.mark.parametrize(
+    ("vhm_root", "path"), [("/api/v1", "/chart/data"), ("/api/v1/chart/data", "/")]
+)
+def test_a_header_that_pyramid_puts_in_front_of_the_path_counts(vhm_root: str, path: str) -> None:
+    """X-Vhm-Root is an ordinary header to a server, and a prefix to Pyramid's traversal."""
+    assert GUARD.is_protected(head_of(ask("GET", path, X_Vhm_Root=vhm_root)))
+    assert not GUARD.is_protected(head_of(ask("GET", "/x", X_Vhm_Root="/y")))

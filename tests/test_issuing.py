@@ -59,6 +59,8 @@ class Scene:
         is_login: bool = False,
         is_logout: bool = False,
         is_protected: bool = False,
+        signs_in: bool = False,
+        signs_out: bool = False,
     ) -> Decision:
         """Return the decision; `user` is whom a user source names, if there is one."""
         pairs = [("Cookie", cookies(*values))] if values else []
@@ -80,6 +82,8 @@ class Scene:
             status=status,
             values=lambda name: [v for k, v in headers if k.lower() == name],
             age=age,
+            signs_in=signs_in,
+            signs_out=signs_out,
         )
         return self.issuer.decide(departure, now)
 
@@ -562,3 +566,25 @@ def test_headers_are_not_changed_in_place() -> None:
     headers = [("Cache-Control", "public")]
     with_cookie(headers, "t=x")
     assert headers == [("Cache-Control", "public")]
+
+
+# --- sessions that the response itself sets ---------------------------------------------------
+
+
+def test_single_sign_on_is_a_login_by_get() -> None:
+    """A GET to a login path logs in only if its response sets a session with a user (design 6)."""
+    scene = Scene()
+    assert issued(scene.decide(user="7", is_login=True, signs_in=True, sent=[])) == "user- 7"
+    assert issued(scene.decide(user="7", is_login=True, sent=[])) is None
+    assert (
+        issued(scene.decide(user="7", is_login=True, signs_in=True, method="PUT", sent=[])) is None
+    )
+
+
+def test_a_response_that_ends_the_session_brings_no_cookie() -> None:
+    """Neither renewal, repair nor login; login() and logout paths are the handler's own word."""
+    scene = Scene()
+    assert issued(scene.decide(token(60), signs_out=True)) is None
+    assert issued(scene.decide(user="7", is_login=True, method="POST", signs_out=True)) is None
+    assert issued(scene.decide(login="7", signs_out=True)) == "user- 7"
+    assert issued(scene.decide(is_logout=True, signs_out=True)) == "deleted"

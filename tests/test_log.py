@@ -157,3 +157,32 @@ def test_notices_are_given_once(
     assert line.levelname == level
     assert text in line.getMessage()
     assert bool(answer.cookie()) == (request_path == "/cookie")
+
+
+@FACES
+def test_replaced_500s_are_rate_limited_too(face: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A flood of them is one line in ten seconds."""
+    from gaq_middleware import ForbiddenError
+
+    def handler(request: object) -> tuple[int, list[tuple[str, str]], bytes]:
+        ForbiddenError()
+        return 500, [("Content-Type", "text/html")], b"oops"
+
+    site = Site(face, make_settings(), handler)
+    caplog.clear()
+
+    assert [site(ask()).status for _ in range(20)] == [403] * 20
+    assert len(caplog.records) == 1
+
+
+def test_a_peer_cannot_speak_to_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    """A server may take the peer from a client's header: it is escaped and cut."""
+    from gaq_middleware.core.errors import Refusal
+    from gaq_middleware.core.messages import RequestHead
+    from gaq_middleware.log import Log
+
+    head = RequestHead("GET", "http", "/", None, "", "", {}, "\x1b[31m" + "x" * 500)
+    Log(make_settings()).refused(head, Refusal.of("token_missing"))
+
+    assert "\x1b" not in caplog.text
+    assert len(caplog.records[-1].getMessage()) < 250

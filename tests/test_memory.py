@@ -21,7 +21,9 @@ from gaq_middleware.core.commands import (
 )
 from gaq_middleware.core.jobs import Job, parse_cursor
 from gaq_middleware.registry.eventlog import OVERHEAD as EVENT_OVERHEAD
+from gaq_middleware.registry.eventlog import EventLog
 from gaq_middleware.registry.memory import OVERHEAD, SLACK, MemoryStore
+from tests.helpers import NOW
 
 ALICE, BOB = Owner("user-a", "7"), Owner("user-b", "8")
 TTL = 60.0
@@ -311,3 +313,30 @@ def test_the_awaitable_does_the_same() -> None:
     store.submit("j")
 
     assert asyncio.run(store.aexecute(GetJob(job_id="j", now=store.now))) == store.get("j")
+
+
+def test_a_channel_that_was_crowded_out_shows_a_gap() -> None:
+    """One owner's flood must not erase another's events silently: the cursor tells of a gap."""
+    log = EventLog(10, 2_000)
+    log.append("quiet", "{}", NOW, NOW + 9)
+    seen = log.last_id("quiet")
+    for _ in range(10):
+        log.append("loud", "{}", NOW, NOW + 9)
+
+    assert log.read("quiet", (0, 0), 100) == EventPage((), gap=True)
+    assert log.read("quiet", parse_cursor(seen), 100) == EventPage(())
+    assert log.last_id("quiet") == seen
+    assert log.read("never", (0, 0), 100) == EventPage(())
+    log.append("quiet", "{}", NOW, NOW + 9)
+    assert log.read("quiet", (0, 0), 100).gap
+
+
+def test_the_memory_of_crowded_out_channels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most so many newest ids are kept; the oldest go."""
+    monkeypatch.setattr("gaq_middleware.registry.eventlog.MAX_FORGOTTEN", 3)
+    log = EventLog(10, 1)
+    for number in range(9):
+        log.append(str(number), "{}", NOW, NOW + 9)
+
+    gaps = [log.read(str(number), (0, 0), 100).gap for number in range(9)]
+    assert gaps == [False] * 5 + [True] * 3 + [False]

@@ -77,6 +77,8 @@ def test_case_77_a_same_origin_proof(site: str | None, origin: str | None, allow
         ),
         pytest.param("http://app.example:8080", "app.example:8080", "http", True, id="a port"),
         pytest.param("http://app.example", "app.example", "ws", True, id="ws counts as http"),
+        pytest.param("ws://app.example", "app.example:80", "http", True, id="in an Origin too"),
+        pytest.param("wss://app.example", "app.example:443", "ws", True, id="wss in an Origin"),
         pytest.param("https://app.example", "app.example", "wss", True, id="wss counts as https"),
         pytest.param("http://[::1]:8080", "[::1]:8080", "http", True, id="an IPv6 address"),
         pytest.param("http://app.example", "app.example", "https", False, id="http to https"),
@@ -250,13 +252,13 @@ def test_case_116_a_preflight_of_a_listed_origin() -> None:
     """Methods and the headers asked for are allowed, with credentials (case 116)."""
     request = head(
         ("Origin", "https://listed.example"),
-        ("Access-Control-Request-Headers", "content-type,x-async-token"),
+        ("Access-Control-Request-Headers", "content-type, x-async-token~"),
     )
     assert preflight_headers(request, LISTED) == [
         ("Cache-Control", "no-store"),
         *cors_headers(request, LISTED),
         ("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE"),
-        ("Access-Control-Allow-Headers", "content-type,x-async-token"),
+        ("Access-Control-Allow-Headers", "content-type, x-async-token~"),
         ("Access-Control-Max-Age", "600"),
     ]
 
@@ -268,6 +270,8 @@ def test_case_116_a_preflight_of_a_listed_origin() -> None:
         pytest.param([""], id="an empty list"),
         pytest.param(["a\r\nSet-Cookie: b"], id="a line break"),
         pytest.param(["\xe9"], id="a byte outside ASCII"),
+        pytest.param(["a\x7f"], id="a delete character"),
+        pytest.param(["a\x1f"], id="a control character"),
         pytest.param(["a", "b"], id="two lines"),
     ],
 )

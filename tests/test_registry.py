@@ -86,7 +86,9 @@ class TestStoreFor:
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(ask, range(8)))
         sys.setswitchinterval(interval)
-        assert [len({id(store) for store in stores}) for stores in zip(*answers)] == [1] * 50
+        assert [len({id(store) for store in stores}) for stores in zip(*answers, strict=True)] == [
+            1
+        ] * 50
 
 
 class TestOwnerJobs:

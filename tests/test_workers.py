@@ -427,11 +427,12 @@ class TestHeartbeat:
                     return await super().aexecute(command)
                 self.abeats.release()
                 try:
-                    return await asyncio.get_running_loop().create_future()
+                    await asyncio.Event().wait()
                 finally:
                     for turn in range(10):
                         await asyncio.sleep(0)
                         turns.append(turn)
+                raise AssertionError("nothing sets the event")
 
         async def main() -> None:
             store = Reluctant()

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 
 import gaq_middleware
-from gaq_middleware.cli import demo, tokens
+from gaq_middleware.cli import check, demo, tokens
+from gaq_middleware.cli.client import site_url
 from gaq_middleware.core.errors import SettingsError
 
 _EXIT_CODES = "Exit codes: 0 good, 1 a finding, 2 wrong usage or wrong settings"
@@ -45,9 +46,32 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"gaq_middleware {gaq_middleware.__version__}"
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_check(commands)
     _add_tokens(commands)
     _add_demo(commands)
     return parser
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "check",
+        help="find what is wrong with the settings, or with a deployment",
+        description="Read the environment as the app would, try its store, and print what is "
+        "wrong and how to mend it; if nothing is, what will happen. With --url, look at a running "
+        "deployment from outside instead, through the proxies in front of it; more is seen with "
+        "its settings in the environment.",
+        epilog="Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage.",
+    )
+    command.add_argument(
+        "--url", type=site_url, help="the deployment, with the prefix of the app if it has one"
+    )
+    command.add_argument(
+        "--login-path", metavar="PATH", help="with --url: also send an empty POST to this path"
+    )
+    command.add_argument(
+        "--ca-file", metavar="FILE", help="with --url: trust this authority's certificate, too"
+    )
+    command.set_defaults(run=check.run)
 
 
 def _add_tokens(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -35,7 +35,7 @@ def issue(options: argparse.Namespace) -> int:
     try:
         print(issue_token(Settings.from_env(), options.user))
     except ValueError as error:
-        return complain(f"{error}.")
+        return complain(str(error))
     return 0
 
 
@@ -47,7 +47,7 @@ def inspect(options: argparse.Namespace) -> int:
     token, now = Token.read(raw.strip()), time.time()
     if not token.raw:
         return complain("No token was given.")
-    settings, is_checkable = _settings(guests=token.is_guest)
+    settings, is_checkable = read_settings(guests=token.is_guest)
     judge = Judge(settings, guests=token.is_guest)
     _print_facts(token, now, judge if is_checkable else None)
     if not is_checkable:
@@ -67,7 +67,7 @@ def inspect(options: argparse.Namespace) -> int:
     return 2
 
 
-def _settings(*, guests: bool) -> tuple[Settings, bool]:
+def read_settings(*, guests: bool = False) -> tuple[Settings, bool]:
     """Return the settings, and whether they have the secret that checks such a token.
 
     A secret that is not set is made up, so that all but the signature can still be judged.

@@ -15,6 +15,7 @@ from gaq_middleware.core.issuing import Issuer, vary_on_cookie, with_cookie
 from gaq_middleware.core.messages import Endpoint, Headers, Reply, RequestHead
 from gaq_middleware.core.origins import cors_headers, preflight_headers, refuse_cross_origin
 from gaq_middleware.core.paths import PathRules
+from gaq_middleware.core.proxies import FORWARDED
 from gaq_middleware.core.settings import Settings
 
 _READ = ("GET", "HEAD")
@@ -37,19 +38,38 @@ class Guard:
         )
         self.wanted = frozenset(
             {
-                *("cookie", "host", "origin", "sec-fetch-site", "x-forwarded-proto"),
+                *("cookie", "host", "origin", "sec-fetch-site", "x-vhm-root"),
                 *("access-control-request-method", "access-control-request-headers"),
                 *(settings.token_header.lower(), settings.guest_header.lower()),
+                *(settings.remote_user_header.lower(), *FORWARDED),
             }
+            - {"", "remote_user"}  # the latter is no header
         )
         """Lower-case names of the request headers that decisions look at."""
 
     def is_protected(self, head: RequestHead) -> bool:
-        """Whether the path needs an identity; login and logout paths are never refused."""
-        path, root = head.path, head.root_path
-        return self.paths.is_protected(path, head.raw_path, root) and not (
-            self.paths.is_login(path, root) or self.paths.is_logout(path, root)
+        """Whether the path needs an identity; login and logout paths are never refused.
+
+        Pyramid's traversal puts the header X-Vhm-Root in front of the path, whoever sent it.
+        """
+        in_front = ["", *head.headers.get("x-vhm-root", ())]
+        return any(
+            self.paths.is_protected(
+                f"{vhm_root}{head.path}",
+                None if vhm_root else head.raw_path,
+                head.root_path,
+                root_in_path=head.root_in_path,
+            )
+            for vhm_root in in_front
         )
+
+    def is_login(self, head: RequestHead) -> bool:
+        """Whether this is a login path."""
+        return self.paths.is_login(head.path, head.root_path if head.root_in_path else "")
+
+    def is_logout(self, head: RequestHead) -> bool:
+        """Whether this is a logout path."""
+        return self.paths.is_logout(head.path, head.root_path if head.root_in_path else "")
 
     def check(
         self, head: RequestHead, find: Callable[[], Finding]

@@ -17,6 +17,8 @@ from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.tokens import Remembered, TokenError, Window, read_jws, read_window
 
 MAX_GUEST_TOKEN_BYTES = 16_384
+MAX_DEPTH = 64
+"""How deep claims may be nested; digest and copies of them must not depend on Python's stack."""
 
 
 class GuestVerifier:
@@ -42,8 +44,6 @@ class GuestVerifier:
                 found = self._read(raw)
             except TokenError as error:
                 return Refusal.of(f"guest_{error.reason}")
-            except RecursionError:  # claims nested deeper than the digest can follow
-                return Refusal.of("guest_claims")
             self._remembered.put(raw, found)
         identity, window = found
         reason = window.refusal_at(now, self._settings.jwt_leeway_seconds)
@@ -55,13 +55,23 @@ class GuestVerifier:
             raw, settings.guest_secrets, settings.guest_algorithm, settings.guest_audience
         )
         shapes = {"user": dict, "resources": list, "rls_rules": list}
-        if claims.get("type") != "guest" or not all(
-            isinstance(claims.get(name), shape) for name, shape in shapes.items()
+        if (
+            claims.get("type") != "guest"
+            or not all(isinstance(claims.get(name), shape) for name, shape in shapes.items())
+            or _is_deeper_than(MAX_DEPTH, claims)
         ):
             raise TokenError("claims")
         window = read_window(claims, require_exp=True)
         channel = guest_channel(claims, settings.guest_channel_claims, self._channel_secret)
         return GuestIdentity(channel, claims), window
+
+
+def _is_deeper_than(depth: int, claims: dict[str, Any]) -> bool:
+    level: list[Any] = [claims]
+    for _ in range(depth):
+        below = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in below for item in items if isinstance(item, dict | list)]
+    return bool(level)
 
 
 def guest_channel(claims: dict[str, Any], names: tuple[str, ...], secret: bytes) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gaq_middleware.core.cookies import cookie_values
@@ -35,6 +35,13 @@ class Finding:
     """The valid token cookie that counts, also when the identity is not its own."""
     fresh: IssuedToken | None = None
     """A token signed for this request, because the identity is not the cookie's."""
+    chosen: str | None = field(default=None, repr=False)
+    """The token that counts, when it came among several values of our cookie."""
+
+    @property
+    def for_app(self) -> str | None:
+        """The only value of our cookie that the app may see; None: it may see what came."""
+        return self.chosen if self.fresh is None else self.fresh.raw
 
     @property
     def is_ambient(self) -> bool:
@@ -85,21 +92,33 @@ class Identifier:
             return Finding("header", _identity(claims))
         return self._from_cookies(head, now, known)
 
+    def may_replace_cookie(self, head: RequestHead, *, has_source: bool) -> bool:
+        """Whether the app may have to be handed another Cookie header than the one that came.
+
+        An app that reads the cookie itself would otherwise serve another user's events.
+        """
+        came = head.headers.get("cookie")
+        if came is None or has_source:
+            return came is not None
+        return sum(header.count(self._cookie_name) for header in came) > 1
+
     def _from_cookies(self, head: RequestHead, now: float, known: KnownUser) -> Finding:
         values = cookie_values(head.headers.get("cookie", ()), self._cookie_name)
-        verdicts = [self._codec.verify(value, now) for value in values if value]
-        valid = [verdict for verdict in verdicts if isinstance(verdict, Claims)]
+        verdicts = {value: self._codec.verify(value, now) for value in values if value}
+        valid = [(raw, v) for raw, v in verdicts.items() if isinstance(v, Claims)]
         user = known()
         if not valid:
             if user is not None and self._repairs:
                 return self._of_user(user, None, now)
-            refused = [verdict for verdict in verdicts if isinstance(verdict, Refusal)]
+            refused = [v for v in verdicts.values() if isinstance(v, Refusal)]
             return Finding("cookie", refusal=refused[0] if refused else self._missing)
-        claims = valid[0] if len(valid) == 1 else _choose(valid, user)
-        if claims is None:
+        chosen = valid[0] if len(valid) == 1 else _choose(valid, user)
+        if chosen is None:
             return Finding("cookie", refusal=Refusal.of("token_ambiguous"))
+        raw, claims = chosen
         if user is None or user == claims.subject:
-            return Finding("cookie", _identity(claims), claims=claims)
+            only = raw if len(set(values)) > 1 else None
+            return Finding("cookie", _identity(claims), claims=claims, chosen=only)
         if self._repairs:
             return self._of_user(user, claims, now)
         return Finding("cookie", refusal=Refusal.of("token_user_mismatch"), claims=claims)
@@ -111,22 +130,22 @@ class Identifier:
         return Finding("source", identity, claims=claims, fresh=fresh)
 
 
-def _choose(valid: list[Claims], user: str | None) -> Claims | None:
+def _choose(valid: list[tuple[str, Claims]], user: str | None) -> tuple[str, Claims] | None:
     """Return the token that counts among several valid ones; None if they contradict.
 
     Those of the known user count; those without `sub` yield to those with one; of one `sub` the
     latest login counts.
     """
-    with_subject = [claims for claims in valid if claims.subject is not None] or valid
-    if len({claims.subject for claims in with_subject}) > 1:
+    named = [pair for pair in valid if pair[1].subject is not None] or valid
+    if len({claims.subject for _, claims in named}) > 1:
         if user is None:
             return None
-        with_subject = [c for c in with_subject if c.subject == user] or with_subject
-    return max(with_subject, key=_login_time)
+        named = [pair for pair in named if pair[1].subject == user] or named
+    return max(named, key=_login_time)
 
 
-def _login_time(claims: Claims) -> float:
-    return -math.inf if claims.auth_time is None else claims.auth_time
+def _login_time(pair: tuple[str, Claims]) -> float:
+    return -math.inf if pair[1].auth_time is None else pair[1].auth_time
 
 
 def _identity(claims: Claims) -> Identity:

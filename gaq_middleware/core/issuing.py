@@ -29,7 +29,9 @@ _STATIC = re.compile(
     re.IGNORECASE,
 )
 # Headers by which caches are told more than Cache-Control says (RFC 9213 and its forerunners).
-_TARGETED = re.compile(r"(.*-)?cdn-cache-control|surrogate-control|x-accel-expires|cache-control")
+_TARGETED = re.compile(
+    r"(.*-)?cdn-cache-control|surrogate-control|edge-control|x-accel-expires|cache-control"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Departure:
     """The values of a header of the response, by lower-case name."""
     age: float
     """Seconds since the request came in."""
+    signs_in: bool = False
+    """Whether the response itself sets a session with a user."""
+    signs_out: bool = False
+    """Whether the response itself ends the session of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,9 @@ class Issuer:
             return Decision(self._writer.delete(https=https))
         if d.wish is not None:
             return self._line(d.wish, https=https)
-        if d.is_login and d.head.method == "POST":
+        if d.signs_out:
+            return NOTHING
+        if d.is_login and (d.head.method == "POST" or (d.head.method == "GET" and d.signs_in)):
             user = d.known()
             if user is None:
                 return Decision(notice="login_without_user")

@@ -158,9 +158,7 @@ class Job:
                 "ASCII letters, digits or -._~!$&'()*+,;=:@ and not . or .. or stream or ws; "
                 "leave job_id out and one is made."
             )
-        shadowed = sorted(FIXED_KEYS & extra.keys())
-        if shadowed:
-            names = ", ".join(shadowed)
+        if names := ", ".join(sorted(FIXED_KEYS & extra.keys())):
             raise ValueError(f"Every job has its own {names}: rename the extra field.")
         text = to_json(dict(extra)) if extra else "{}"
         if len(text) > MAX_EXTRA:

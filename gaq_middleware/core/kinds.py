@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from gaq_middleware.core.proxies import FORWARDED
+from gaq_middleware.core.store_urls import check_store_url
+
+MIN_SESSION_SECRET_BYTES = 16
 MIN_SECRET_BYTES = 32  # RFC 7518 section 3.2: a key at least as long as the hash output
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _PLACEHOLDER = re.compile(
@@ -72,13 +76,13 @@ def _auto_boolean(text: str) -> bool | None:
     return None if text.lower() == "auto" else _boolean(text)
 
 
-def _secret(text: str) -> bytes:
+def _secret(text: str, least: int = MIN_SECRET_BYTES) -> bytes:
     secret = text.encode("utf-8", "surrogateescape")
     if text != text.strip():
         raise ValueError("it has white space at an edge")
     if "," in text:
         raise ValueError("it contains a comma, which separates secrets in a list")
-    if len(secret) < MIN_SECRET_BYTES:
+    if len(secret) < least:
         raise ValueError(f"it has only {len(secret)} bytes; `gaq secret` prints a good one")
     if _PLACEHOLDER.search(text) or len(set(text)) < _PLACEHOLDER_CHARACTERS:
         raise ValueError("it is a placeholder; `gaq secret` prints a good one")
@@ -147,9 +151,9 @@ def _prefix(text: str) -> str:
     return text
 
 
-def _store_url(text: str) -> str:
-    if text != "memory://":
-        raise ValueError("no store of that scheme is known")
+def _attribute(text: str) -> str:
+    if not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", text):
+        raise ValueError("it is not the name of a module, a colon, and a name in that module")
     return text
 
 
@@ -162,6 +166,33 @@ def _list(words: str, parse: Callable[[str], Any], *, may_be_empty: bool = True)
 
 def _secrets(text: str) -> tuple[bytes, ...]:
     return tuple(_secret(item) for item in text.split(","))
+
+
+def _session_secret(text: str) -> bytes:
+    return _secret(text, MIN_SESSION_SECRET_BYTES)
+
+
+def _session_secrets(text: str) -> tuple[bytes, ...]:
+    return tuple(_session_secret(item) for item in text.split(","))
+
+
+def _peer(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | str:
+    if text.lower() == "unix":
+        return "unix"
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address or network such as 10.0.0.0/8") from None
+
+
+def _forwarded(text: str) -> str:
+    if text.lower() not in FORWARDED:
+        raise ValueError(f"{text!r} is none of {', '.join(sorted(FORWARDED))}")
+    return text.lower()
+
+
+def _user_header(text: str) -> str:
+    return text if text == "REMOTE_USER" else _header_name(text)
 
 
 SECRET = Kind(f"a secret of at least {MIN_SECRET_BYTES} bytes", _secret)
@@ -177,7 +208,19 @@ TEXT = Kind("text", str)
 CLAIMS = _list("claim names", _claim, may_be_empty=False)
 EVENTS_PATH = Kind("a path", _below_root, "")
 ORIGINS = _list("origins", _origin)
-STORE_URL = Kind("the URL of a store (memory://)", _store_url)
-HIDDEN = (SECRET, SECRETS, STORE_URL)
+STORE_URL = Kind(
+    "the URL of a store: memory://, redis://, rediss://, unix:// or redis+sentinel://",
+    check_store_url,
+)
+SESSION_SECRET = Kind(f"a secret of at least {MIN_SESSION_SECRET_BYTES} bytes", _session_secret)
+SESSION_SECRETS = Kind("a comma-separated list of secrets", _session_secrets, ())
+SESSION_FORMAT = Kind("flask or starlette", choice("flask", "starlette").parse, "")
+PEERS = _list("addresses or networks, or unix", _peer)
+FORWARDED_HEADERS = _list("forwarded headers", _forwarded, may_be_empty=False)
+USER_HEADER = Kind("a header name, or REMOTE_USER", _user_header, "")
+FIRM_SECRETS = (SECRET, SECRETS, SESSION_SECRET, SESSION_SECRETS)
+"""The kinds whose values may come from a file."""
+HIDDEN = (*FIRM_SECRETS, STORE_URL)
 """The kinds whose values are never shown; a store's URL may hold a password."""
 STREAM_PREFIX = Kind("printable ASCII without spaces", _prefix)
+ATTRIBUTE = Kind("module:attribute", _attribute, "")

@@ -14,7 +14,10 @@ class RequestHead(NamedTuple):
 
     `headers` holds the values of the headers that the guard asked for (`Guard.wanted`), in order,
     by lower-case name. `path` is what the app routes on; `raw_path` the request target as it
-    came, where the server tells; `root_path` is ASGI's, or SCRIPT_NAME.
+    came, where the server tells; `root_path` is ASGI's, or SCRIPT_NAME. `peer` is the address of
+    the other end of the connection; it `is_rewritten` when the server put a forwarded one there.
+    `remote_user` is the server variable of that name, which no client can set. `root_in_path` is
+    False where the server has cut the root path off `path`, as WSGI servers do.
     """
 
     method: str
@@ -25,7 +28,13 @@ class RequestHead(NamedTuple):
     query: str
     headers: Mapping[str, list[str]]
     peer: str | None = None
+    peer_is_rewritten: bool = False
+    remote_user: str | None = None
+    root_in_path: bool = True
     is_websocket: bool = False
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method} {self.path!r}>"  # no token in a traceback
 
     def one(self, name: str) -> str | None:
         """Return the value of a header that came exactly once, else None."""

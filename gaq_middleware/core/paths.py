@@ -20,12 +20,12 @@ __all__ = ["PathRules"]
 
 Finder = Callable[[str], "re.Match[str] | None"]
 
-# RFC 9110 section 4.1: what everybody should support. An odd path above that is not worth its time.
+# RFC 9110 section 4.1 has everybody support so much; a longer odd path is protected unread.
 _LONGEST = 8000
 # Letters that all servers and routers read alike (RFC 3986 section 2.3).
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?").fullmatch
 # Where a pattern may end: with its segment, or where a router may cut the path.
-_END = r"(?=[/;?#]|\Z)"
+_END = r"(?=[/?#]|\Z)"
 # What parsers drop without a word: urllib tabs and newlines, Bottle bytes that are no UTF-8.
 _SILENT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufffd]+")
 # Scheme and authority: some servers pass the whole URL on as path (RFC 9112 section 3.2.2).
@@ -46,7 +46,7 @@ class PathRules:
         hit: Finds a protected pattern in one reading of a path.
         hit_events: Finds the events path in one reading of a path.
         events: The events path in canonical form; None when we serve none.
-        open: Exempt paths, with and without a trailing slash.
+        open: Exempt paths, with and without a trailing slash; login and logout paths too.
         login: Login paths, likewise.
         logout: Logout paths, likewise.
     """
@@ -75,12 +75,14 @@ class PathRules:
             hit=patterns.match if anchored else patterns.search,
             hit_events=ours.match if anchored else ours.search,
             events=_canonical(unquote(events)) if events else None,
-            open=_exact(open),
+            open=_exact([*open, *login, *logout]),
             login=_exact(login),
             logout=_exact(logout),
         )
 
-    def is_protected(self, path: str, raw_path: str | None, root_path: str) -> bool:
+    def is_protected(
+        self, path: str, raw_path: str | None, root_path: str, *, root_in_path: bool = True
+    ) -> bool:
         """Say whether a request needs an identity before the app is called.
 
         Args:
@@ -88,13 +90,15 @@ class PathRules:
             raw_path: ASGI `raw_path`, or WSGI `RAW_URI` or `REQUEST_URI`, as Latin-1; None
                 where the server gives none. A query in it is no part of the path.
             root_path: ASGI `root_path`, or WSGI `SCRIPT_NAME`; empty when there is none.
+            root_in_path: Whether the path may begin with the root path, as in ASGI; a WSGI server
+                has cut SCRIPT_NAME off, and a client may name a second one to be cut off.
         """
         raw = None if raw_path is None else raw_path.partition("?")[0]
         found = _finds(self.hit, path, raw, root_path)
-        return found and not self._is_open(path, raw, root_path)
+        return found and not self._is_open(path, raw, root_path, root_in_path)
 
     def is_login(self, path: str, root_path: str) -> bool:
-        """Say whether this is a login path, in canonical form."""
+        """Say whether this is a login path, in canonical form; no root path, none to cut off."""
         return not self.login.isdisjoint(_own(path, root_path))
 
     def is_logout(self, path: str, root_path: str) -> bool:
@@ -115,7 +119,7 @@ class PathRules:
                 return own[len(self.events) :]
         return None
 
-    def _is_open(self, path: str, raw: str | None, root: str) -> bool:
+    def _is_open(self, path: str, raw: str | None, root: str, root_in_path: bool) -> bool:
         """Say whether the path is exempt: byte-equal, raw form included.
 
         The root path is stripped only when the raw path shows it to be in `path`: gunicorn takes
@@ -123,7 +127,9 @@ class PathRules:
         """
         if self.open.isdisjoint(_own(path, root)):
             return False
-        if raw is None or raw in _written(path):
+        if not root_in_path:
+            own: tuple[str, ...] = (path,)
+        elif raw is None or raw in _written(path):
             own = _own(path, root)
         else:
             own = (path,) if raw in _written(root + path) else ()
@@ -143,8 +149,7 @@ def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:
 def _names(pattern: str) -> set[str]:
     """Return a pattern's name as it is, and as the readings of a path fold it."""
     name = _caseless(_canonical(unquote(pattern)))
-    clean = _SILENT.sub("", name)
-    return {name, _canonical(clean), _canonical(_bare(clean))} - {""} or {""}
+    return {name, _canonical(_bare(_SILENT.sub("", name)))} - {""} or {""}
 
 
 def _expression(name: str) -> str:
@@ -184,7 +189,8 @@ def _finds(hit: Finder, path: str, raw: str | None, root: str) -> bool:
         return True
     if raw in (None, path, root + path) and _is_plain(path) and _is_plain(root + path):
         return bool(root) and any(map(hit, _plain_readings(path, root)))
-    return len(path) > _LONGEST or any(map(hit, _odd_readings(path, raw, root)))
+    long = max(len(path), len(raw or "")) > _LONGEST
+    return long or any(map(hit, _odd_readings(path, raw, root)))
 
 
 def _plain_readings(path: str, root: str) -> Iterator[str]:
@@ -197,8 +203,8 @@ def _plain_readings(path: str, root: str) -> Iterator[str]:
     yield f"/{path.lower().partition(root.lower())[2].lstrip('/')}"
 
 
-def _odd_readings(path: str, raw: str | None, root: str) -> Iterator[str]:
-    """Yield every reading of a path that is spelled in an unusual way."""
+def _odd_readings(path: str, raw: str | None, root: str) -> set[str]:
+    """Return every reading of a path that is spelled in an unusual way."""
     bases = {path, unquote(path)}
     bases |= {f"{root}/{base.lstrip('/')}" for base in bases if root}
     if raw is not None:
@@ -206,11 +212,13 @@ def _odd_readings(path: str, raw: str | None, root: str) -> Iterator[str]:
         bases |= {raw, octets.decode("utf-8", "replace")}
     roots = {root, f"/{root.strip('/')}"} - {"", "/"}
     roots |= set(map(_caseless, roots))
-    for base in bases:
-        texts = _starts(base)
-        texts |= set(map(_caseless, texts))
-        texts |= {text.partition(prefix)[2] for text in texts for prefix in roots}
-        yield from _spellings({f"/{_caseless(text).lstrip('/')}" for text in texts})
+    texts = {text for base in bases for text in _starts(base)}
+    texts |= set(map(_caseless, texts))
+    texts |= {text.partition(prefix)[2] for text in texts for prefix in roots}
+    texts = {f"/{_caseless(text).lstrip('/')}" for text in texts}
+    texts |= set(map(_bare, texts))
+    merged = {f"/{'/'.join(filter(None, text.split('/')))}" for text in texts if "//" in text}
+    return texts | merged | {_canonical(text) for text in texts if "/." in text}
 
 
 def _starts(base: str) -> set[str]:
@@ -220,17 +228,6 @@ def _starts(base: str) -> set[str]:
         texts |= {_ORIGIN.sub("", text, count=1) for text in texts}
         texts |= {text.partition("/")[2] for text in texts}
     return texts
-
-
-def _spellings(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts as they are and folded: extras cut, slashes merged, dots kept and resolved."""
-    for text in texts:
-        for spelling in {text, _bare(text)}:
-            yield spelling
-            if "//" in spelling:
-                yield f"/{'/'.join(filter(None, spelling.split('/')))}"
-            if "/." in spelling:
-                yield _canonical(spelling)
 
 
 def _is_plain(path: str) -> bool:

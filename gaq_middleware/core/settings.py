@@ -10,11 +10,13 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gaq_middleware.core import kinds
+from gaq_middleware.core import kinds, superset
+from gaq_middleware.core.conflicts import contradictions, doubts
 from gaq_middleware.core.errors import SettingsError
+from gaq_middleware.core.proxies import Network
 
 PREFIX = "GAQ_"
 
@@ -49,9 +51,7 @@ class Settings:
         kinds.integer(0, 300, " of seconds"), "10", "clock skew allowed on exp, nbf and iat"
     )
     jwt_require_exp: bool = _setting(
-        kinds.BOOLEAN,
-        "true",
-        "false: accept cookies that never expire, as Superset 6.1 issues them",
+        kinds.BOOLEAN, "true", "false: accept cookies that never expire, as Superset 6.1 sets them"
     )
     cookie_name: str = _setting(kinds.COOKIE_NAME, "async-token", "name of the token cookie")
     cookie_domain: str | None = _setting(kinds.DOMAIN, "", "none: this host only")
@@ -79,6 +79,27 @@ class Settings:
     )
     logout_paths: tuple[str, ...] = _setting(
         kinds.PATHS, "/logout", "an answer below 400 there deletes the cookie"
+    )
+    session_format: str = _setting(
+        kinds.SESSION_FORMAT, "", "the app's signed session cookie tells its user, in this form"
+    )
+    session_cookie: str = _setting(kinds.COOKIE_NAME, "session", "name of that session cookie")
+    session_secret: bytes | None = _setting(
+        kinds.SESSION_SECRET, None, "required with a format: the secret that signs sessions"
+    )
+    session_previous_secrets: tuple[bytes, ...] = _setting(
+        kinds.SESSION_SECRETS, "", "older secrets that sessions may be signed with"
+    )
+    session_user_key: str = _setting(
+        kinds.TEXT, "_user_id", "where the session has the user id (flask-login's by default)"
+    )
+    session_max_age: int = _setting(
+        kinds.integer(1, 34_560_000, " of seconds"), "2678400", "a session is trusted that long"
+    )
+    remote_user_header: str = _setting(
+        kinds.USER_HEADER,
+        "",
+        "header in which a trusted proxy names the user; REMOTE_USER: the server variable",
     )
     guest_secret: bytes | None = _setting(
         kinds.SECRET, None, "verifies guest tokens; unset: no guests"
@@ -112,6 +133,14 @@ class Settings:
         "/api/v1/async_event",
         "where the endpoints below live; empty: none are served",
     )
+    trusted_proxies: tuple[Network | str, ...] = _setting(
+        kinds.PEERS, "", "peers whose forwarded headers are believed"
+    )
+    trusted_headers: tuple[str, ...] = _setting(
+        kinds.FORWARDED_HEADERS,
+        "x-forwarded-for,x-forwarded-proto",
+        "forwarded headers that those peers overwrite; `forwarded` stands alone",
+    )
     allowed_origins: tuple[str, ...] = _setting(
         kinds.ORIGINS,
         "",
@@ -120,10 +149,16 @@ class Settings:
     store_url: str = _setting(kinds.STORE_URL, "memory://", "where jobs live")
     stream_prefix: str = _setting(kinds.STREAM_PREFIX, "async-events-", "prefix of stream names")
     stream_limit: int = _setting(kinds.integer(1, 1_000_000), "1000", "events kept per channel")
+    stream_limit_firehose: int = _setting(
+        kinds.integer(1, 100_000_000), "1000000", "Redis: events kept on the stream of all channels"
+    )
     job_ttl_seconds: int = _setting(
         kinds.integer(1, 31_536_000, " of seconds"),
         "3600",
         "a job that shows no sign of life this long ends with one `error` event",
+    )
+    celery_app: str = _setting(
+        kinds.ATTRIBUTE, "", "the Celery app whose tasks a cancel revokes, as `module:attribute`"
     )
     warnings: tuple[str, ...] = field(default=(), repr=False)
 
@@ -147,10 +182,33 @@ class Settings:
                 problems.append(str(error))
         if not problems:
             values["cookie_domain"] = values["cookie_domain"] or None
-            problems += _contradictions(values)
+            problems += contradictions(values)
         if problems:
-            raise SettingsError(problems)
-        return cls(**values, warnings=tuple(_doubts(values, environ)))
+            raise SettingsError([*problems, *_unknown(environ)])
+        return cls(**values, warnings=(*_unknown(environ), *doubts(values)))
+
+    @classmethod
+    def from_superset(
+        cls, config: Mapping[str, Any], environ: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Read the settings of a Superset from its own configuration.
+
+        Args:
+            config: Superset's configuration, as `app.config` of its Flask app.
+            environ: Variables that win over it; those of the process if not given.
+
+        Raises:
+            SettingsError: With every problem found, and the keys of Superset it comes from.
+        """
+        environ = os.environ if environ is None else environ
+        found = superset.read(config, environ)
+        try:
+            settings = cls.from_env({**found.variables, **environ})
+        except SettingsError as error:
+            raise SettingsError(found.problems(error.problems)) from None
+        if found.wrong:
+            raise SettingsError(found.problems())
+        return replace(settings, warnings=(*settings.warnings, *found.doubts))
 
     @property
     def secrets(self) -> tuple[bytes, ...]:
@@ -181,7 +239,7 @@ class Row:
     @property
     def is_secret(self) -> bool:
         """Whether the value must never be shown, and may come from `<variable>_FILE`."""
-        return self.kind in (kinds.SECRET, kinds.SECRETS)
+        return self.kind in kinds.FIRM_SECRETS
 
 
 def table() -> list[Row]:
@@ -225,74 +283,13 @@ def _text(row: Row, environ: Mapping[str, str]) -> str | None:
         ) from None
 
 
-def _contradictions(v: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong between settings that are each right."""
-    name, secure = v["cookie_name"], v["cookie_secure"]
-    is_host = name.lower().startswith("__host-")  # in any case: RFC 6265bis section 5.7
-    needs_secure = {
-        "GAQ_COOKIE_NAME starting with __Host-": is_host,
-        "GAQ_COOKIE_NAME starting with __Secure-": name.lower().startswith("__secure-"),
-        "GAQ_COOKIE_SAMESITE=None": v["cookie_samesite"] == "None",
-        "GAQ_COOKIE_PARTITIONED=true": v["cookie_partitioned"],
-    }
-    for cause, applies in needs_secure.items():
-        if applies and secure is False:
-            yield (
-                f"{cause} needs a Secure cookie, or browsers drop it: unset GAQ_COOKIE_SECURE or "
-                "set it to true."
-            )
-    if is_host and (v["cookie_domain"] or v["cookie_path"] != "/"):
-        yield (
-            "GAQ_COOKIE_NAME starting with __Host- allows no GAQ_COOKIE_DOMAIN and no "
-            "GAQ_COOKIE_PATH but /: unset them."
-        )
-    if v["token_header"].lower() == v["guest_header"].lower():
-        yield "GAQ_TOKEN_HEADER and GAQ_GUEST_HEADER must differ: rename one of them."
-    if v["guest_secret"] is None and v["guest_verify_secrets"]:
-        yield "GAQ_GUEST_VERIFY_SECRETS is set without GAQ_GUEST_SECRET: set that, or unset this."
-    if v["guest_secret"] is not None:
-        yield from _guest_contradictions(v)
-
-
-def _guest_contradictions(v: Mapping[str, Any]) -> Iterator[str]:
-    if v["guest_audience"] is None:
-        yield (
-            "GAQ_GUEST_AUDIENCE is not set. With GAQ_GUEST_SECRET it must be the `aud` text of "
-            "your guest tokens (Superset: GUEST_TOKEN_JWT_AUDIENCE), or * to check none."
-        )
-    guests = {v["guest_secret"], *v["guest_verify_secrets"]}
-    if guests & {v["jwt_secret"], *v["jwt_verify_secrets"]}:
-        yield (
-            "GAQ_GUEST_SECRET equals a token secret: whoever mints guests could then mint users. "
-            "Use two secrets."
-        )
-    least = int(v["guest_algorithm"][2:]) // 8
-    if min(map(len, guests)) < least:
-        yield (
-            f"GAQ_GUEST_ALGORITHM={v['guest_algorithm']} needs guest secrets of at least {least} "
-            "bytes (RFC 7518 section 3.2): `gaq secret` prints a good one."
-        )
-
-
-def _doubts(v: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what works but is probably not meant; logged at start-up."""
+def _unknown(environ: Mapping[str, str]) -> Iterator[str]:
     known = {row.variable for row in table()}
     known |= {f"{row.variable}_FILE" for row in table() if row.is_secret}
     for name in sorted(set(environ) - known):
         if name.startswith(PREFIX):
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            yield f"{ascii(name)[1:-1]} is not a setting and is ignored; did you mean {near}?"
-    if v["issue"] == "off":
-        yield "GAQ_ISSUE=off: the cookie is only verified here; another part must issue it."
-    claims = set(v["guest_channel_claims"])
-    if v["guest_secret"] is not None:
-        if "rls_rules" not in claims:
+            rest = [variable.removeprefix(PREFIX) for variable in known]
+            (near,) = difflib.get_close_matches(name.removeprefix(PREFIX), rest, n=1, cutoff=0.0)
             yield (
-                "GAQ_GUEST_CHANNEL_CLAIMS without rls_rules: guests with different row-level "
-                "rules can share a channel."
-            )
-        if not {"iat", "exp"} <= claims and not {"jti", "sid", "sub"} & claims:
-            yield (
-                "GAQ_GUEST_CHANNEL_CLAIMS without iat and exp: guests with equal claims share a "
-                "channel; add jti, sid or sub."
+                f"{ascii(name)[1:-1]} is not a setting and is ignored; did you mean {PREFIX}{near}?"
             )

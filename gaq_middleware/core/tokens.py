@@ -10,7 +10,7 @@ import base64
 import hmac
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import jwt
@@ -145,7 +145,7 @@ class Claims:
 class IssuedToken:
     """A token just signed."""
 
-    raw: str
+    raw: str = field(repr=False)
     channel: str
     subject: str | None
     expires_at: int
@@ -159,8 +159,8 @@ class Remembered(Generic[T]):
     threads can only lose an entry, never mix two up.
     """
 
-    def __init__(self, entries: int = 4096, size: int = 8 * 1024 * 1024) -> None:
-        self._entries, self._size = entries, size
+    def __init__(self, entries: int = 4096, size: int = 8 * 1024 * 1024, weight: int = 1) -> None:
+        self._entries, self._size, self._weight = entries, size, weight
         self._young: dict[str, T] = {}
         self._old: dict[str, T] = {}
         self._bytes = 0
@@ -176,10 +176,11 @@ class Remembered(Generic[T]):
 
     def put(self, raw: str, value: T) -> None:
         """Remember a verified token."""
-        if len(self._young) >= self._entries or self._bytes + len(raw) > self._size:
+        size = len(raw) * self._weight  # what it costs to remember, for each byte of the token
+        if len(self._young) >= self._entries or self._bytes + size > self._size:
             self._old, self._young, self._bytes = self._young, {}, 0
         self._young[raw] = value
-        self._bytes += len(raw)
+        self._bytes += size
 
 
 class TokenCodec:

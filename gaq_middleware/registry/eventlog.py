@@ -11,12 +11,17 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from gaq_middleware.core.commands import EventPage, EventText
-from gaq_middleware.core.jobs import START
 
 EventId = tuple[int, int]
 
 OVERHEAD = 512  # bytes; what the objects around an event's text cost, rounded up
+MAX_FORGOTTEN = 10_000  # channels without events of which the newest id is still known
+START_ID: EventId = (0, 0)
 _TRIMMED = EventText("", "")
+
+
+def _text_of(event_id: EventId) -> str:
+    return "{}-{}".format(*event_id)
 
 
 @dataclass(slots=True)
@@ -27,7 +32,7 @@ class _Stream:
     ids: list[EventId] = field(default_factory=list)
     events: list[EventText] = field(default_factory=list)
     first: int = 0
-    last_trimmed: EventId = (0, 0)
+    last_trimmed: EventId = START_ID
 
     def __len__(self) -> int:
         return len(self.ids) - self.first
@@ -67,14 +72,17 @@ class EventLog:
         self._stream_limit = stream_limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._last_id: EventId = (0, 0)
+        self._last_id: EventId = START_ID
         self._entries: deque[_Entry] = deque()
         self._streams: dict[str, _Stream] = {}
+        self._forgotten: dict[str, EventId] = {}  # newest id of channels that have none left
 
     def last_id(self, channel_id: str) -> str:
         """Return the cursor that is older than every later event of a channel."""
         stream = self._streams.get(channel_id)
-        return START if stream is None else stream.events[-1].id
+        if stream is None:
+            return _text_of(self._forgotten.get(channel_id, START_ID))
+        return stream.events[-1].id
 
     def append(self, channel_id: str, payload: str, now: float, expires: float) -> None:
         """Put an event on a channel, and drop the oldest where there are too many.
@@ -86,23 +94,31 @@ class EventLog:
             expires: When to drop it, in seconds since 1970.
         """
         self._last_id = self._next_id(int(now * 1000))
-        stream = self._streams.setdefault(channel_id, _Stream(channel_id))
+        stream = self._streams.get(channel_id)
+        if stream is None:
+            before = self._forgotten.pop(channel_id, START_ID)
+            stream = self._streams[channel_id] = _Stream(channel_id, last_trimmed=before)
         stream.ids.append(self._last_id)
-        stream.events.append(EventText("{}-{}".format(*self._last_id), payload))
+        stream.events.append(EventText(_text_of(self._last_id), payload))
         if len(stream) > self._stream_limit:
             stream.trim()
         entry = _Entry(stream, self._last_id, expires, len(payload) + OVERHEAD)
         self._entries.append(entry)
         self._bytes += entry.size
         while self._bytes > self._max_bytes and len(self._entries) > 1:
-            self._drop_oldest()
+            last = self._drop_oldest()
+            if last is not None:  # crowded out, not expired: its owner shall see a gap
+                self._forgotten[last.stream.channel_id] = last.id
+                if len(self._forgotten) > MAX_FORGOTTEN:
+                    del self._forgotten[next(iter(self._forgotten))]
 
     def read(self, channel_id: str, after: EventId | None, limit: int) -> EventPage:
         """Return the events of a channel after a cursor, oldest first."""
         stream = self._streams.get(channel_id)
         if stream is None:
-            return EventPage(())
-        start = bisect_right(stream.ids, after or (0, 0), lo=stream.first)
+            gap = after is not None and after < self._forgotten.get(channel_id, after)
+            return EventPage((), gap)
+        start = bisect_right(stream.ids, after or START_ID, lo=stream.first)
         gap = after is not None and after < stream.last_trimmed
         return EventPage(tuple(stream.events[start : start + limit]), gap)
 
@@ -115,10 +131,13 @@ class EventLog:
         last, sequence = self._last_id
         return (milliseconds, 0) if milliseconds > last else (last, sequence + 1)
 
-    def _drop_oldest(self) -> None:
+    def _drop_oldest(self) -> _Entry | None:
+        """Drop the oldest event; return it if it was the last one of its channel."""
         entry = self._entries.popleft()
         self._bytes -= entry.size
         if entry.id > entry.stream.last_trimmed:
             entry.stream.trim()
             if not entry.stream:
                 del self._streams[entry.stream.channel_id]
+                return entry
+        return None

@@ -62,6 +62,21 @@ class Run:
         self._ended = True
         return published
 
+    def fail(self, errors: object) -> bool:
+        """End the job badly; False when it had ended before."""
+        published = self._registry.fail(self.job_id, errors)
+        self._ended = True
+        return published
+
+    def hand_over(self, silent_for: float = 0.0) -> None:
+        """Leave the job alive at the end of this run: something else is going to end it.
+
+        Args:
+            silent_for: Seconds in which it will give no sign of life.
+        """
+        self._ended = True
+        self._registry.touch(self.job_id, silent_for)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -85,8 +100,7 @@ class Run:
         if self._ended:
             return
         try:
-            self._registry.fail(self.job_id, error)
-            self._ended = True
+            self.fail(error)
         except Exception:
             logger.exception(_UNPUBLISHED, self.job_id)
 
@@ -123,6 +137,21 @@ class AsyncRun:
         self._ended = True
         return published
 
+    async def fail(self, errors: object) -> bool:
+        """End the job badly; False when it had ended before."""
+        published = await self._registry.fail(self.job_id, errors)
+        self._ended = True
+        return published
+
+    async def hand_over(self, silent_for: float = 0.0) -> None:
+        """Leave the job alive at the end of this run: something else is going to end it.
+
+        Args:
+            silent_for: Seconds in which it will give no sign of life.
+        """
+        self._ended = True
+        await self._registry.touch(self.job_id, silent_for)
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -147,8 +176,7 @@ class AsyncRun:
         if self._ended:
             return
         try:
-            await self._registry.fail(self.job_id, error)
-            self._ended = True
+            await self.fail(error)
         except Exception:
             logger.exception(_UNPUBLISHED, self.job_id)
 

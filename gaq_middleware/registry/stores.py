@@ -7,6 +7,7 @@ import threading
 from typing import Protocol, TypeVar
 
 from gaq_middleware.core.commands import Command
+from gaq_middleware.core.errors import SettingsError
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.registry.memory import MemoryStore
 
@@ -31,17 +32,34 @@ class Store(Protocol):
 
 
 def store_for(settings: Settings) -> Store:
-    """Return this process's store: one and the same for the same URL, prefix, limit and ttl."""
+    """Return this process's store: one and the same for the same URL, prefix, limits and ttl.
+
+    Raises:
+        SettingsError: The URL cannot be used.
+    """
     key = (
         settings.store_url,
         settings.stream_prefix,
         settings.stream_limit,
+        settings.stream_limit_firehose,
         settings.job_ttl_seconds,
     )
     with _lock:
         if key not in _stores:
-            _stores[key] = MemoryStore(settings.stream_limit)
+            _stores[key] = _new_store(settings)
         return _stores[key]
+
+
+def _new_store(settings: Settings) -> Store:
+    if settings.store_url == "memory://":
+        return MemoryStore(settings.stream_limit)
+    try:
+        from gaq_middleware.registry.redis import RedisStore
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "GAQ_STORE_URL needs redis-py: pip install 'gaq-middleware[redis]'."
+        ) from error
+    return RedisStore(settings)
 
 
 def new_attempt() -> str:

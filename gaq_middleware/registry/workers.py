@@ -61,8 +61,8 @@ class _Commands:
     def _start(self, job: JobRef) -> StartJob:
         return StartJob(job_id=job_id_of(job), now=self._clock(), ttl=self._ttl)
 
-    def _touch(self, job: JobRef) -> TouchJob:
-        return TouchJob(job_id=job_id_of(job), now=self._clock(), ttl=self._ttl)
+    def _touch(self, job: JobRef, silent_for: float) -> TouchJob:
+        return TouchJob(job_id=job_id_of(job), now=self._clock(), ttl=self._ttl + silent_for)
 
     def _done(self, job: JobRef, result_url: str | None) -> FinishJob:
         now, attempt = self._clock(), new_attempt()
@@ -89,9 +89,14 @@ class JobRegistry(_Commands):
         """Mark a job as running. False: cancelled, ended, unknown or overdue; do not run it."""
         return self._store.execute(self._start(job)) is Outcome.OK
 
-    def touch(self, job: JobRef) -> bool:
-        """Give a sign of life, which moves the deadline; False when the job has ended."""
-        return self._store.execute(self._touch(job)) is Outcome.OK
+    def touch(self, job: JobRef, silent_for: float = 0.0) -> bool:
+        """Give a sign of life, which moves the deadline; False when the job has ended.
+
+        Args:
+            job: Which job.
+            silent_for: Seconds in which it will give none, beyond its time to live.
+        """
+        return self._store.execute(self._touch(job, silent_for)) is Outcome.OK
 
     def done(self, job: JobRef, result_url: str | None = None) -> bool:
         """End a job well and publish that; False when it had ended before.
@@ -149,9 +154,9 @@ class AsyncJobRegistry(_Commands):
         """Mark a job as running. False: cancelled, ended, unknown or overdue; do not run it."""
         return await self._store.aexecute(self._start(job)) is Outcome.OK
 
-    async def touch(self, job: JobRef) -> bool:
+    async def touch(self, job: JobRef, silent_for: float = 0.0) -> bool:
         """Give a sign of life, which moves the deadline; False when the job has ended."""
-        return await self._store.aexecute(self._touch(job)) is Outcome.OK
+        return await self._store.aexecute(self._touch(job, silent_for)) is Outcome.OK
 
     async def done(self, job: JobRef, result_url: str | None = None) -> bool:
         """End a job well and publish that; False when it had ended before."""

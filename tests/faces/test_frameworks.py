@@ -83,14 +83,22 @@ def build(kind: Kind, mode: Mode) -> Site:
 
 
 MODES = {"off": "", "debug": ", debugging", "test": ", testing"}
-SITES = [
-    pytest.param((kind, mode), id=f"{kind.name}{MODES[mode]}")
-    for kind in KINDS
-    for mode in kind.modes
-]
 
 
-@pytest.fixture(params=SITES)
+def sites(*, awaiting: bool = False) -> list[Any]:
+    """Return all kinds in all their modes, or only those with coroutine functions as handlers."""
+    return [
+        pytest.param((kind, mode), id=f"{kind.name}{MODES[mode]}")
+        for kind in KINDS
+        for mode in kind.modes
+        if kind.is_async or not awaiting
+    ]
+
+
+AWAITING = pytest.mark.parametrize("site", sites(awaiting=True), indirect=True)
+
+
+@pytest.fixture(params=sites())
 def site(request: pytest.FixtureRequest) -> Site:
     """Return each site in turn; skip those whose framework is not installed."""
     return build(*request.param)
@@ -169,20 +177,18 @@ def test_an_error_in_a_thread_pool_is_its_status(site: Site) -> None:
     assert_problem(site("/pool"), 403, "not_job_owner")
 
 
+@AWAITING
 def test_an_error_in_gathered_tasks_is_a_status_of_ours(site: Site) -> None:
     """The exception seen and the newest recorded may differ; either is right."""
-    if not site.kind.is_async:
-        pytest.skip("its handlers are no coroutines")
     seen = site("/gather")
     assert (seen.raised, seen.status in {403, 404}) == (None, True)
     assert_problem(seen, seen.status, {403: "forbidden", 404: "not_found"}[seen.status])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with Python 3.11")
+@AWAITING
 def test_an_error_in_a_task_group_is_its_status(site: Site) -> None:
     """An ExceptionGroup of only ours is mapped."""
-    if not site.kind.is_async:
-        pytest.skip("its handlers are no coroutines")
     assert_problem(site("/group"), 403, "forbidden")
 
 
@@ -466,6 +472,7 @@ def flask_client() -> Any:
 
 def starlette_client() -> Any:
     """Starlette's, which raises what the app raises."""
+    load("httpx")
     client = load("starlette.testclient").TestClient(starlette_outside("off", SETTINGS))
     return lambda path: client.get(path).status_code
 
@@ -473,6 +480,7 @@ def starlette_client() -> Any:
 def fastapi_client() -> Any:
     """FastAPI's."""
     build = fastapi_app(fastapi_async_endpoint, async_handlers())
+    load("httpx")
     client = load("fastapi.testclient").TestClient(build("off", SETTINGS))
     return lambda path: client.get(path).status_code
 
@@ -494,14 +502,17 @@ def falcon_client() -> Any:
 
 
 def falcon_asgi_client() -> Any:
-    """Falcon's, for ASGI, which wants to be told so of a wrapped app."""
-    app = falcon_asgi("off", SETTINGS)
+    """Falcon's for ASGI, lifespan included; it wants a plain function."""
+    testing, app = load("falcon.testing"), falcon_asgi("off", SETTINGS)
 
     async def plain(scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
 
-    client = load("falcon.testing").TestClient(plain)
-    return lambda path: client.simulate_get(path).status_code
+    async def get(path: str) -> Any:
+        async with testing.ASGIConductor(plain) as client:
+            return (await client.simulate_get(path)).status_code
+
+    return lambda path: asyncio.run(get(path))
 
 
 def werkzeug_client() -> Any:

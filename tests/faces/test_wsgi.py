@@ -45,6 +45,9 @@ TEXT = [("Content-Type", "text/plain")]
 MARKED = [*TEXT, ("X-GAQ-Error", "forbidden")]
 App = Callable[[Any, Any], Iterable[bytes]]
 pytestmark = pytest.mark.usefixtures("quiet")
+WRITE = pytest.mark.parametrize(
+    "has_write", [True, False], ids=["server has write", "server has none"]
+)
 
 
 class Body:
@@ -97,6 +100,11 @@ def catches(error: type[BaseException] = NotJobOwnerError) -> Callable[[], None]
         error()
 
     return step
+
+
+def current_events() -> None:
+    """Read events: an operation on jobs that succeeds."""
+    current().jobs.events()
 
 
 def uses_member() -> None:
@@ -186,9 +194,10 @@ def test_a_second_start_response_without_exc_info_is_an_error() -> None:
     assert seen.heads == []
 
 
-@pytest.mark.parametrize("error", [ValueError("late"), NotJobOwnerError("late")])
-def test_exc_info_after_the_head_has_left_is_raised(error: Exception) -> None:
+@pytest.mark.parametrize("kind", [ValueError, NotJobOwnerError])
+def test_exc_info_after_the_head_has_left_is_raised(kind: type[Exception]) -> None:
     """Nothing can be taken back; the app sees its own exception, with its own traceback."""
+    error = kind("late")
 
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", list(TEXT))
@@ -204,7 +213,15 @@ def test_exc_info_after_the_head_has_left_is_raised(error: Exception) -> None:
     assert (seen.status, seen.body) == (200, b"first")
 
 
-@pytest.mark.parametrize("body", [[b"x"], [], iter([b"x"]), iter([])])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param([b"x"], id="a list"),
+        pytest.param([], id="an empty list"),
+        pytest.param(iter([b"x"]), id="an iterator"),
+        pytest.param(iter([]), id="an empty iterator"),
+    ],
+)
 def test_a_body_without_a_head_is_an_error(body: Any) -> None:
     """The server would have nothing to send."""
     seen = see_wsgi(guard_wsgi(lambda *_: body), validate=False)
@@ -290,7 +307,7 @@ def test_a_file_wrapper_that_is_a_function_is_iterated() -> None:
     assert seen.body == b"a file"
 
 
-@pytest.mark.parametrize("has_write", [True, False])
+@WRITE
 def test_an_empty_list_is_never_passed_on(has_write: bool) -> None:
     """Some servers never start the answer of an empty list."""
     guarded = guard_wsgi(answers(body=[]))
@@ -418,7 +435,14 @@ def test_case_109_closing_twice_closes_once() -> None:
     assert body.closed == 1
 
 
-@pytest.mark.parametrize("steps", [[b"a"], [ValueError("x")], [NotJobOwnerError]])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([b"a"], id="after all parts"),
+        pytest.param([ValueError("x")], id="after a foreign error"),
+        pytest.param([NotJobOwnerError], id="after an error of ours"),
+    ],
+)
 def test_an_error_in_close_comes_out(steps: list[Any]) -> None:
     """It is the app's; nothing of the request is left behind."""
     body = Body(*steps, on_close={}.popitem)
@@ -484,8 +508,15 @@ BODIES = [
 
 
 @pytest.mark.parametrize("make", BODIES)
-@pytest.mark.parametrize("has_write", [True, False], ids=["server has write", "server has none"])
-@pytest.mark.parametrize("rest", [[], [b"c"], [b"", b"c", b"d"]])
+@WRITE
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param([], id="nothing follows"),
+        pytest.param([b"c"], id="one part follows"),
+        pytest.param([b"", b"c", b"d"], id="three parts follow"),
+    ],
+)
 def test_what_is_written_comes_before_the_body(
     rest: list[bytes], has_write: bool, make: Callable[[list[bytes]], Any]
 ) -> None:
@@ -517,7 +548,7 @@ def test_nothing_is_written_of_an_answer_that_is_replaced() -> None:
     assert seen.json()["code"] == "not_job_owner"
 
 
-@pytest.mark.parametrize("has_write", [True, False], ids=["server has write", "server has none"])
+@WRITE
 @pytest.mark.parametrize("error", [NotJobOwnerError, ValueError])
 def test_an_error_after_written_data_comes_out(error: type[Exception], has_write: bool) -> None:
     """The head has left."""
@@ -637,8 +668,8 @@ def test_whatever_else_the_app_answers_stays(head: dict[str, Any]) -> None:
 
 
 def test_a_500_after_a_success_stays() -> None:
-    """The next successful call on the context clears what was recorded."""
-    app = answers(catches(), uses_member, status="500 Oops")
+    """The next operation on jobs that succeeds clears what was recorded before it."""
+    app = answers(catches(), current_events, status="500 Oops")
     assert see_wsgi(guard_wsgi(app), with_token()).status == 500
 
 
@@ -705,7 +736,14 @@ def test_the_context_is_in_the_environ_and_current() -> None:
     assert found[0] is found[1]
 
 
-@pytest.mark.parametrize("body", [None, Body(b"a"), Body(b"", b"")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(None, id="after a list"),
+        pytest.param(Body(b"a"), id="after a stream"),
+        pytest.param(Body(b"", b""), id="after an empty stream"),
+    ],
+)
 def test_what_outlives_a_request_keeps_identity_and_jobs_only(body: Any) -> None:
     """Environ, errors and the way to the head are dropped at the end."""
     kept: list[RequestContext] = []

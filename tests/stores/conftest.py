@@ -8,6 +8,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pytest
@@ -39,6 +40,7 @@ from gaq_middleware.registry import (
 )
 from gaq_middleware.registry.memory import MemoryStore
 from tests.helpers import NOW, make_settings
+from tests.servers import RedisServer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -291,18 +293,70 @@ class MakeWorld(Protocol):
         """Make one."""
 
 
-COLOURS: dict[str, tuple[type[World], MakeStore]] = {
-    "memory-sync": (SyncWorld, MemoryStore),
-    "memory-async": (AsyncWorld, MemoryStore),
+PASS_TIME = """
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local left = redis.call('PTTL', key)
+  if left >= 0 then redis.call('PEXPIRE', key, left - tonumber(ARGV[1])) end
+end
+"""
+
+
+class PassingTime:
+    """A Redis store in which keys expire by the time of the commands."""
+
+    def __init__(self, store: Store, raw: Any) -> None:
+        self._store, self._raw = store, raw
+        self._lock, self._now = threading.Lock(), NOW
+
+    def execute(self, command: Command[R]) -> R:
+        """Let the time pass that has passed, and do one step."""
+        self._pass_time(command.now)
+        return self._store.execute(command)
+
+    async def aexecute(self, command: Command[R]) -> R:
+        """Do the same."""
+        self._pass_time(command.now)
+        return await self._store.aexecute(command)
+
+    def _pass_time(self, now: float) -> None:
+        with self._lock:
+            if now > self._now:
+                self._raw.eval(PASS_TIME, 0, round((now - self._now) * 1000))
+                self._now = now
+
+
+def redis_store(server: RedisServer, stream_limit: int) -> Store:
+    """Return a store in an empty Redis."""
+    from gaq_middleware.registry.redis import RedisStore
+
+    raw = server.raw()
+    raw.flushall()
+    settings = make_settings(store_url=server.socket_url, stream_limit=str(stream_limit))
+    return PassingTime(RedisStore(settings), raw)
+
+
+COLOURS: dict[str, type[World]] = {
+    "memory-sync": SyncWorld,
+    "memory-async": AsyncWorld,
+    "redis-sync": SyncWorld,
+    "redis-async": AsyncWorld,
 }
 
 
 @pytest.fixture(params=COLOURS)
 def make_world(request: pytest.FixtureRequest) -> Iterator[MakeWorld]:
     """Return a function that makes an empty world whose channels keep so many events."""
-    colour, make_store = COLOURS[request.param]
-    loop = asyncio.new_event_loop()
-    yield lambda stream_limit=1000: colour(make_store(stream_limit), loop)
+    make_store: MakeStore = MemoryStore
+    if request.param.startswith("redis"):
+        make_store = partial(redis_store, request.getfixturevalue("redis_server"))
+    loop, worlds = asyncio.new_event_loop(), list[World]()
+
+    def make(stream_limit: int = 1000) -> World:
+        worlds.append(COLOURS[request.param](make_store(stream_limit), loop))
+        return worlds[-1]
+
+    yield make
+    loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 
 

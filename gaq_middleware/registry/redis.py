@@ -1,0 +1,132 @@
+"""The store in Redis: for many processes, and read and written by Superset too.
+
+Each command is one call of a script, so one round trip. `redis_commands` says what is sent and what
+the answer means, `redis_scripts` has the scripts and the layout of the keys, `redis_connect` the
+connections; here the two colours bring them together, and failures are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from typing import TypeVar, cast
+
+from redis.exceptions import RedisError, ResponseError
+
+from gaq_middleware.core.commands import Command
+from gaq_middleware.core.errors import SettingsError, StoreError
+from gaq_middleware.core.settings import Settings
+from gaq_middleware.core.store_urls import shown_store_url
+from gaq_middleware.registry.redis_commands import Flow, Flows
+from gaq_middleware.registry.redis_connect import Connections, Target
+
+R = TypeVar("R")
+
+OLDEST_SERVER = (6, 2)
+"""The first server that reads strictly after an id."""
+SECONDS_PER_LINE = 10.0
+"""At most one line about a failing server in this time."""
+
+logger = logging.getLogger("gaq_middleware")
+
+
+class RedisStore:
+    """A store in Redis, safe for threads, tasks, event loops and forks.
+
+    Args:
+        settings: Where it is, the prefix of all keys, and the limits of streams.
+
+    Raises:
+        SettingsError: The URL has an option that redis-py does not take.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            self._connections = Connections(Target(settings.store_url))
+        except Exception as error:  # TypeError, ValueError, RedisError: redis-py's mood
+            why = re.sub(r"^.*unexpected keyword argument", "unknown option", str(error))
+            raise SettingsError(f"GAQ_STORE_URL has an option that cannot be: {why}.") from error
+        self._shown_url = shown_store_url(settings.store_url)
+        self._flows = Flows(settings)
+        self._is_known_server = False
+        self._next_line = 0.0
+
+    def execute(self, command: Command[R]) -> R:
+        """Do one step.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread, which the call would block.
+            StoreError: Redis is down, or not one that can be used.
+        """
+        _refuse_to_block_a_loop()
+        flow, pool = self._flow(command), self._connections.pool()
+        try:
+            message = next(flow)
+            while True:
+                try:
+                    answer = pool.roundtrip(message)
+                except RedisError as error:
+                    message = flow.throw(error)
+                else:
+                    message = flow.send(answer)
+        except StopIteration as end:
+            return cast("R", end.value)
+        except RedisError as error:
+            raise self._failure(error) from error
+
+    async def aexecute(self, command: Command[R]) -> R:
+        """Do one step.
+
+        Raises:
+            StoreError: Redis is down, or not one that can be used.
+        """
+        flow, pool = self._flow(command), await self._connections.apool()
+        try:
+            message = next(flow)
+            while True:
+                try:
+                    answer = await pool.roundtrip(message)
+                except RedisError as error:
+                    message = flow.throw(error)
+                else:
+                    message = flow.send(answer)
+        except StopIteration as end:
+            return cast("R", end.value)
+        except RedisError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: RedisError) -> StoreError:
+        """Log a failure, unless one was logged a moment ago; return what the client is told."""
+        if time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + SECONDS_PER_LINE
+            kind = type(error).__name__
+            logger.error("The store %s failed: %s: %s", self._shown_url, kind, ascii(str(error)))
+        return StoreError()
+
+    def _flow(self, command: Command[R]) -> Flow[R]:
+        if not self._is_known_server:
+            yield from self._look_at_server()
+        return (yield from self._flows.of(command))
+
+    def _look_at_server(self) -> Flow[None]:
+        try:
+            info = yield b"INFO", b"server"
+        except ResponseError:  # not allowed to ask; the first command will tell
+            info = b""
+        found = re.search(rb"redis_version:([0-9]+)\.([0-9]+)", info)
+        if found is not None and (int(found[1]), int(found[2])) < OLDEST_SERVER:
+            raise RedisError("it is older than Redis 6.2, the oldest that can be used")
+        self._is_known_server = True
+
+
+def _refuse_to_block_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "A plain call to Redis would block the event loop that runs in this thread. Await the "
+        "operations of current().ajobs or AsyncJobRegistry, or make the call in another thread."
+    )
