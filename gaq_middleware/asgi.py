@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from gaq_middleware.context import RequestContext
-from gaq_middleware.core.errors import Refusal, RequestError, current_recorder, own_error
+from gaq_middleware.core.errors import Refusal, current_recorder, own_error
 from gaq_middleware.core.issuing import with_cookie
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
 from gaq_middleware.core.proxies import is_rewritten
@@ -27,7 +27,6 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 MAX_HELD_BYTES = 65_536
 """How much of an app's 500 is held while we wait whether the app also raises."""
 _CLOSE_CODES = {401: 4401, 403: 4403, 404: 4404, 503: 4503}
-_STARTED = ("Caught handled exception, but response already started.",)
 
 
 class AsyncQueryMiddleware:
@@ -117,13 +116,7 @@ async def _answer(exchange: Exchange, scope: Scope, send: Send, outcome: Reply |
         assert isinstance(outcome, Reply)  # noqa: S101 - the guard serves no sockets
         await _deny(scope, send, outcome)
         return
-    if isinstance(outcome, Endpoint):
-        reply = await exchange.aserve(outcome)
-        line = exchange.depart(reply.status, _values_of(_encode(reply)))
-        if line is not None:
-            reply = Reply(reply.status, with_cookie(reply.headers, line), reply.body)
-    else:
-        reply = outcome
+    reply = await exchange.aserve(outcome) if isinstance(outcome, Endpoint) else outcome
     await _send_reply(send, reply, head_only=scope.get("method") == "HEAD")
 
 
@@ -141,15 +134,6 @@ async def _deny(scope: Scope, send: Send, reply: Reply) -> None:
     else:
         code = _CLOSE_CODES.get(reply.status, 4400)
         await send({"type": "websocket.close", "code": code, "reason": ""})
-
-
-def _own_error(exc: Exception) -> RequestError | None:
-    """Return the error of ours that an exception is or wraps.
-
-    Starlette wraps what it has a handler for, once it has sent the head. We may still hold that.
-    """
-    is_wrapped = type(exc) is RuntimeError and exc.args == _STARTED
-    return own_error(exc.__cause__ if is_wrapped else exc)
 
 
 def _encode(reply: Reply) -> list[tuple[bytes, bytes]]:
@@ -179,7 +163,7 @@ class _HttpResponse:
         try:
             await app(self._scope, receive, self.send)
         except Exception as exc:
-            own = _own_error(exc)
+            own = own_error(exc)
             if own is None:
                 await self._release()
                 raise

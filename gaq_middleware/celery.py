@@ -33,6 +33,7 @@ from gaq_middleware.core.errors import JobStateError, SettingsError, StoreError
 from gaq_middleware.core.jobs import Job, JobRef, job_id_of
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.registry import JobRegistry
+from gaq_middleware.registry.runs import Run
 
 MAX_SIGNAL_SECONDS = 1.0
 """How long the signal of a cancel may be on its way to a worker."""
@@ -40,7 +41,7 @@ _NOT_QUEUED = {"message": "The job could not be queued."}
 _TIME_LIMIT = {"message": "The job took longer than its time limit."}
 _LOST = {"message": "The worker that ran the job was lost.", "code": "job_lost"}
 _EXPIRED = {"message": "No worker took the job in time."}
-_REVOKED = {"message": "The task of the job was revoked."}
+_STOPPED = {"message": "The work of the job was stopped."}
 
 logger = logging.getLogger("gaq_middleware")
 
@@ -78,24 +79,29 @@ class GaqTask(Task):  # type: ignore[misc]
             except JobStateError as why:
                 logger.info("%s", why)
                 raise Ignore(str(why)) from None
-            try:
-                result = self.run(*args, **kwargs)
-            except SoftTimeLimitExceeded:
-                if run.fail(_TIME_LIMIT):
-                    raise
-                raise Ignore("The job was cancelled.") from None
-            except TaskPredicate as word:
-                if getattr(word, "requeue", True):
-                    with suppress(StoreError):
-                        run.hand_over(_silence(word))
-                else:  # Reject for good, also from a retry that could not be queued
-                    run.fail(word.reason or word)
-                raise
+            result = self._work(run, *args, **kwargs)
             if not run.done(result if isinstance(result, str) else None):
                 with suppress(SoftTimeLimitExceeded):  # or it would hit this process's next task
                     time.sleep(MAX_SIGNAL_SECONDS)
                 raise Ignore("The job had ended before.")
         return result
+
+    def _work(self, run: Run, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the body; what it raises ends the job unless the task is going to run again."""
+        try:
+            return self.run(*args, **kwargs)
+        except SoftTimeLimitExceeded:
+            if run.fail(_TIME_LIMIT):
+                raise
+            raise Ignore("The job was cancelled.") from None
+        except (TaskPredicate, SystemExit) as end:  # Retry, Ignore, Reject; or this process must go
+            runs_again = getattr(end, "requeue", isinstance(end, TaskPredicate) or self.acks_late)
+            with suppress(StoreError):
+                if runs_again:
+                    run.hand_over(_silence(end))
+                else:
+                    run.fail(getattr(end, "reason", None) or _STOPPED)
+            raise
 
     def signature_from_request(self, *args: Any, **options: Any) -> Any:
         """Return the signature of a retry: whether it comes too late, the job's deadline tells."""
@@ -161,7 +167,7 @@ def canceller_of(name: str) -> Callable[[Job], None]:
     return canceller(app)
 
 
-def _silence(word: TaskPredicate) -> float:
+def _silence(word: BaseException) -> float:
     """Return for how many seconds a task that is tried again gives no sign of life."""
     when = getattr(word, "when", None)
     if isinstance(when, datetime):
@@ -188,7 +194,7 @@ def _on_failure(sender: Any = None, task_id: str = "", exception: Any = None, **
 def _on_revoked(sender: Any = None, request: Any = None, expired: Any = False, **_: Any) -> None:
     """End the job of a task that a worker drops; after a cancel it has ended already."""
     if isinstance(sender, GaqTask):
-        sender.registry.fail(request.id, _EXPIRED if expired else _REVOKED)
+        sender.registry.fail(request.id, _EXPIRED if expired else _STOPPED)
 
 
 task_failure.connect(_on_failure)

@@ -54,7 +54,7 @@ class Engine:
         self.guard = Guard(self.settings, self.issuer)
         self.store = store_for(self.settings)
         if canceller is None and self.settings.celery_app:
-            canceller = _celery_canceller(self.settings.celery_app)
+            canceller = celery_canceller(self.settings.celery_app)
         self.canceller = canceller
         self.proxies = ProxyTrust(self.settings.trusted_proxies, self.settings.trusted_headers)
         self.sources = HeadSources(self.settings, self.proxies)
@@ -67,6 +67,8 @@ class Engine:
 
     def ask_user(self, source: Any, received: RequestHead, now: float) -> str | None:
         """Return the user that the first user source names: `user_from`, then the request."""
+        if not self.has_source:
+            return None
         user_id = self._ask_app(source)
         return as_user_id(self.sources.user(received, now)) if user_id is None else user_id
 
@@ -97,7 +99,12 @@ class Engine:
             self.log.once("multiprocess")
 
 
-def _celery_canceller(name: str) -> Canceller:
+def celery_canceller(name: str) -> Canceller:
+    """Return the canceller for a Celery app that is named as `module:attribute`.
+
+    Raises:
+        SettingsError: There is no such app, or no Celery.
+    """
     try:
         from gaq_middleware.celery import canceller_of
     except ModuleNotFoundError as error:

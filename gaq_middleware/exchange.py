@@ -12,7 +12,7 @@ from typing import Any
 from gaq_middleware.context import RequestContext
 from gaq_middleware.core.cookies import replace_cookie
 from gaq_middleware.core.errors import MARKER_HEADER, Refusal, RequestError
-from gaq_middleware.core.issuing import Departure
+from gaq_middleware.core.issuing import Departure, with_cookie
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
 from gaq_middleware.engine import Engine, as_user_id
 from gaq_middleware.state import RequestState
@@ -82,7 +82,13 @@ class Exchange:
             body = json.dumps({"result": result.as_dict()})
         else:
             body = json.dumps({"result": {"job_id": result.job_id, "status": result.status}})
-        return self._engine.guard.answer(self.head, body.encode())
+        reply = self._engine.guard.answer(self.head, body.encode())
+        line = self.depart(
+            reply.status, lambda name: [v for k, v in reply.headers if k.lower() == name]
+        )
+        if line is None:
+            return reply
+        return Reply(reply.status, with_cookie(reply.headers, line), reply.body)
 
     def problem(self, refusal: Refusal, *, replaces_500: bool = False) -> Reply:
         """Return the reply that tells an error raised while the request was handled."""

@@ -46,6 +46,11 @@ NOTICES = {
         "user_from returned what cannot be a user id (text, a whole number or a UUID); the user "
         "counts as unknown.",
     ),
+    "hyphen_under_wsgi": (
+        logging.WARNING,
+        "GAQ_REMOTE_USER_HEADER has a hyphen, and under WSGI a client's header with _ in its place "
+        "looks the same to us. Let the proxy delete both spellings, or choose a name without one.",
+    ),
     "rewritten_peer": (
         logging.WARNING,
         "GAQ_REMOTE_USER_HEADER came, but the server has put a forwarded address in the place of "

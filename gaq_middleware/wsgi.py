@@ -52,6 +52,8 @@ class AsyncQueryMiddleware:
         check_app(app, "wsgi")
         self.app = app
         self.engine = Engine(settings, user_from, canceller)
+        if "-" in self.engine.settings.remote_user_header:
+            self.engine.log.once("hyphen_under_wsgi")
         self._wanted = [
             ("HTTP_" + name.upper().replace("-", "_"), name) for name in self.engine.guard.wanted
         ]
@@ -131,10 +133,6 @@ class _Call:
     def answer(self, outcome: Reply | Endpoint) -> Iterable[bytes]:
         """Answer with a reply of the guard, or serve one of our endpoints."""
         reply = outcome if isinstance(outcome, Reply) else self._exchange.serve(outcome)
-        if isinstance(outcome, Endpoint):
-            line = self._exchange.depart(reply.status, _values_of(reply.headers))
-            if line is not None:
-                reply = Reply(reply.status, with_cookie(reply.headers, line), reply.body)
         return self._send_reply(reply)
 
     def run(self, app: WSGIApp) -> Iterable[bytes]:

@@ -34,16 +34,16 @@ from gaq_middleware import (
 from gaq_middleware.engine import Engine
 from gaq_middleware.registry import Canceller, OwnerJobs, store_for
 from tests.helpers import GUEST, Ask, K, Site, ask, cookies, guest_token, make_settings, token
-from tests.servers import PATIENCE, RedisServer, need_redis, wait_until
+from tests.servers import PATIENCE, RedisServer, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-need_redis()
-if importlib.util.find_spec("celery") is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("celery is missing")
-    pytest.skip("celery is missing", allow_module_level=True)
+for module in ("redis", "celery"):
+    if importlib.util.find_spec(module) is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{module} is missing")
+        pytest.skip(f"{module} is missing", allow_module_level=True)
 
 import kombu.exceptions  # noqa: E402
 from celery import Celery  # noqa: E402
@@ -329,7 +329,7 @@ class TestWorker:
 
         farm.app.control.revoke(job.job_id, terminate=True, signal="SIGTERM")
 
-        assert farm.the_end(job)["errors"] == [{"message": "The task of the job was revoked."}]
+        assert farm.the_end(job)["errors"] == [{"message": "The work of the job was stopped."}]
         farm.passes()
         assert len(farm.events(job)) == 1
         assert farm.pid(farm.submit(farm.tasks.sleep, 0)) != pid
@@ -561,6 +561,7 @@ class TestTask:
             (KeyError("x"), "error", "'x'"),
             (SoftTimeLimitExceeded(), "error", "The job took longer than its time limit."),
             (Reject("no", requeue=False), "error", "no"),
+            (Reject(requeue=False), "error", "The work of the job was stopped."),
             (Reject("no", requeue=True), "running", None),
             (Ignore(), "running", None),
             (Retry("later", when=5), "running", None),

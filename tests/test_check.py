@@ -116,6 +116,12 @@ FAULTS: list[tuple[str, dict[str, str], str, str]] = [
         "unset this",
     ),
     ("no proxy to name users", {"remote_user_header": "X-User"}, "GAQ_REMOTE_USER_HEADER", "set"),
+    (
+        "two kinds of headers",
+        {"trusted_proxies": "::1", "trusted_headers": "forwarded,x-forwarded-for"},
+        "GAQ_TRUSTED_HEADERS",
+        "Keep the one kind",
+    ),
     ("no guest audience", {"guest_secret": GUEST}, "GAQ_GUEST_AUDIENCE", "* to check none"),
     ("old guest secrets only", {"guest_verify_secrets": K2}, "GAQ_GUEST_VERIFY_SECRETS", "unset"),
     ("a guest secret for users", {**G, "guest_secret": K}, "GAQ_GUEST_SECRET", "Use two secrets"),
@@ -205,6 +211,55 @@ def test_variables_of_servers_count(
 
     assert text.startswith(variable)
     assert mend in text
+
+
+class TestCelery:
+    """The app that a cancel revokes tasks of is imported, as the middleware does."""
+
+    @pytest.fixture(autouse=True)
+    def celery(self) -> None:
+        """These tests need Celery."""
+        pytest.importorskip("celery")
+
+    @pytest.mark.parametrize(
+        ("attribute", "words"), [("nothing", "has no attribute"), ("answer", "is no Celery app")]
+    )
+    def test_no_app(
+        self,
+        attribute: str,
+        words: str,
+        check: Check,
+        folder: str,
+        redis_server: RedisServer,
+    ) -> None:
+        """What is named is not there, or is something else."""
+        ran = check(celery_app=f"{folder}:{attribute}", store_url=redis_server.url)
+
+        text = the_finding(ran)
+        assert text.startswith(f"GAQ_CELERY_APP={folder}:{attribute}")
+        assert words in text
+        assert "run this in the folder" in text
+
+    def test_a_good_one(self, check: Check, folder: str, redis_server: RedisServer) -> None:
+        """Found in the current folder, as servers find it."""
+        path = list(sys.path)
+        code, text = check(celery_app=f"{folder}:app", store_url=redis_server.url)
+
+        assert (code, f"cancel revokes tasks of {folder}:app" in text) == (0, True), text
+        assert sys.path == path
+
+    def test_jobs_in_memory(self, check: Check, folder: str) -> None:
+        """Workers are other processes."""
+        assert "set it to a Redis" in the_finding(check(celery_app=f"{folder}:app"))
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        """A module in the current folder, with a Celery app; its name."""
+        name = f"tasks_{uuid.uuid4().hex}"
+        code = "from celery import Celery\napp, answer = Celery(set_as_current=False), 42\n"
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.chdir(tmp_path)
+        return name
 
 
 def test_a_missing_secret_and_its_misspelt_name_are_told_together(

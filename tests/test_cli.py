@@ -19,11 +19,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gaq_middleware
+from gaq_middleware import Owner
 from gaq_middleware.cli import demo, main
 from gaq_middleware.cli.words import duration, moment, shown
 from gaq_middleware.core.kinds import SECRET
 from gaq_middleware.core.tokens import key_id
-from tests.helpers import GUEST, K2, NOW, K, forge, guest_claims, guest_token, read_claims, token
+from gaq_middleware.registry import OwnerJobs, store_for
+from tests.helpers import (
+    GUEST,
+    K2,
+    NOW,
+    Clock,
+    K,
+    forge,
+    guest_claims,
+    guest_token,
+    make_settings,
+    read_claims,
+    token,
+)
+from tests.servers import RedisServer
 
 MINUTE = 60.5  # and a bit, so that the test's own time does not matter
 
@@ -139,7 +154,7 @@ class TestMain:
         assert ran.err.startswith("usage: gaq")
 
     @pytest.mark.parametrize(
-        "words", ["", "secret", "token", "token issue", "token inspect", "demo"]
+        "words", ["", "check", "secret", "token", "token issue", "token inspect", "demo"]
     )
     def test_help(self, gaq: Gaq, words: str) -> None:
         """Every command has a help."""
@@ -434,7 +449,67 @@ class TestGuest:
         assert "GAQ_GUEST_ALGORITHM" in ran.text
 
 
+class TestReap:
+    @pytest.mark.parametrize(
+        ("overdue", "line"),
+        [
+            (0, "0 jobs were past the deadline and ended.\n"),
+            (1, "1 job was past the deadline and ended.\n"),
+            (2, "2 jobs were past the deadline and ended.\n"),
+        ],
+    )
+    def test_ends_what_is_overdue(
+        self, gaq: Gaq, redis_server: RedisServer, overdue: int, line: str
+    ) -> None:
+        """Jobs past their deadline end with an event, others do not; the number is printed."""
+        environ = {"jwt_secret": K, "store_url": redis_server.url, "job_ttl_seconds": "60"}
+        settings, owner = make_settings(**environ), Owner("user-reaped", "7")
+        with redis_server.raw() as raw:
+            raw.flushall()
+        for ago in [0] + [61] * overdue:
+            clock = Clock(time.time() - ago)
+            OwnerJobs(store_for(settings), lambda: owner, settings, clock=clock).submit()
+
+        ran = gaq("reap", environ=environ)
+
+        assert (ran.code, ran.out, ran.err) == (0, line, "")
+        events = OwnerJobs(store_for(settings), lambda: owner, settings).events()
+        assert [event.errors[0]["code"] for event in events] == ["job_lost"] * overdue
+        assert gaq("reap", environ=environ).out.startswith("0 jobs")
+
+    def test_in_memory_there_is_nothing_to_do(self, gaq: Gaq) -> None:
+        """The jobs are in another process; whoever runs this has set up the wrong store."""
+        ran = gaq("reap", environ={"jwt_secret": K})
+
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("GAQ_STORE_URL is memory://")
+
+    def test_a_store_that_is_down(self, gaq: Gaq) -> None:
+        """Cron is told, by the exit code and on standard error."""
+        pytest.importorskip("redis")
+        environ = {"jwt_secret": K, "store_url": "redis://127.0.0.1:1"}
+
+        ran = gaq("reap", environ=environ)
+
+        assert (ran.code, ran.out) == (1, "")
+        assert "No job was ended. The store of jobs cannot be reached." in ran.err
+
+
 class TestDemo:
+    def test_a_store_that_is_down(self, gaq: Gaq, installed: None) -> None:
+        """Nothing is served that could only answer 503."""
+        pytest.importorskip("redis")
+
+        ran = gaq("demo", "--store", "redis://:pw@127.0.0.1:1/0")
+
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.endswith("No Redis that can be used at redis://127.0.0.1:1/0.\n")
+        assert "pw" not in ran.err
+
+    def test_no_store(self, gaq: Gaq, installed: None) -> None:
+        """What is no URL of a store is told as for the variable."""
+        assert gaq("demo", "--store", "localhost").code == 2
+
     @pytest.mark.parametrize(("words", "server"), [([], "uvicorn"), (["--wsgi"], "waitress")])
     def test_extra_missing(
         self, gaq: Gaq, monkeypatch: pytest.MonkeyPatch, words: list[str], server: str

@@ -211,14 +211,21 @@ def test_address_of_ipv6(tmp_path: Path) -> None:
             return ("::1", 8000, 0, 0)
 
     with Listener() as listener:
-        assert "http://[::1]:8000 (WSGI" in welcome(listener, tmp_path, wsgi=True)
+        assert "http://[::1]:8000 (WSGI" in welcome(listener, tmp_path, demo_settings(), wsgi=True)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="the printed lines need curl")
 @pytest.mark.parametrize(("options", "server"), [([], "uvicorn"), (["--wsgi"], "waitress")])
-def test_printed_lines(options: list[str], server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_printed_lines(
+    request: pytest.FixtureRequest, options: list[str], server: str, store: str, tmp_path: Path
+) -> None:
     """The lines that `gaq demo` prints work as they are; Ctrl-C ends it well, without a trace."""
     pytest.importorskip(server)
+    kept = "Jobs and secrets live in memory only."
+    if store == "redis":
+        url = request.getfixturevalue("redis_server").url
+        options, kept = [*options, "--store", url], f"Jobs live in {url}."
     command = [sys.executable, "-W", "error", "-m", "gaq_middleware", "demo", "--port", "0"]
     environ = {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
@@ -229,12 +236,7 @@ def test_printed_lines(options: list[str], server: str, tmp_path: Path) -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        printed = "".join(
-            iter(
-                process.stdout.readline,
-                "Jobs and secrets live in memory only. Ctrl-C ends the demo.\n",
-            )
-        )
+        printed = "".join(iter(process.stdout.readline, f"{kept} Ctrl-C ends the demo.\n"))
         lines = [line.strip() for line in printed.splitlines() if "curl " in line]
         login, submitted, events, refusal = (
             json.loads(subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout)

@@ -84,6 +84,24 @@ def test_every_code_has_a_status_of_the_table_and_a_sentence(code: str) -> None:
     assert detail.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("status", "codes"),
+    [
+        (400, "bad_last_id"),
+        (401, "token_missing token_malformed token_signature token_expired token_claims"),
+        (401, "token_ambiguous token_user_mismatch unauthorized"),
+        (401, "guest_malformed guest_signature guest_expired guest_claims"),
+        (403, "not_job_owner cross_origin forbidden"),
+        (404, "job_not_found not_found"),
+        (503, "store_unavailable"),
+    ],
+)
+def test_the_codes_of_the_law(status: int, codes: str) -> None:
+    """The table of design 5, by its letters."""
+    assert {CODES[code][0] for code in codes.split()} == {status}
+    assert {Refusal.of(code).status for code in codes.split()} == {status}
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_refusal_is_a_problem_document(code: str) -> None:
     """The body is RFC 9457 with code and message beside its members (design 5)."""

@@ -79,6 +79,9 @@ def test_login_and_logout_paths_are_never_refused() -> None:
     paths = ("/login", "/login/", "/api/v1/security/login", "/logout", "/x", "/login/x")
     found = [guard.is_protected(head_of(ask("POST", path))) for path in paths]
     assert found == [False, False, False, False, True, True]
+    heads = [head_of(ask("POST", path)) for path in paths]
+    assert [guard.is_login(head) for head in heads] == [True, True, True, False, False, False]
+    assert [guard.is_logout(head) for head in heads] == [False, False, False, True, False, False]
 
 
 def test_the_headers_that_decisions_look_at() -> None:

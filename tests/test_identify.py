@@ -227,6 +227,54 @@ def test_ambiguity_recommends_a_host_name() -> None:
     assert "__Host-" in finding.refusal.detail
 
 
+# --- the cookie that the app may see ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "user", "expected"),
+    [
+        pytest.param([T], None, None, id="one value: what came"),
+        pytest.param([T, T], None, None, id="twice the same: what came"),
+        pytest.param(["x", T], None, T, id="a good one among others: only that"),
+        pytest.param([T, token(channel="c2", auth_time=5)], "7", T, id="the one that counts"),
+        pytest.param(["x"], None, None, id="none valid: what came"),
+    ],
+)
+def test_the_app_sees_the_token_that_counts(
+    values: list[str], user: str | None, expected: str | None
+) -> None:
+    """An app that reads the cookie itself must not find another value first (design 4)."""
+    assert find_cookies(*values, user=user).for_app == expected
+
+
+def test_the_app_sees_the_fresh_token_of_the_known_user() -> None:
+    """Whenever the identity is not the cookie's (design 4)."""
+    for values in ([], [T], ["x", T]):
+        finding = find_cookies(*values, user="8")
+        assert finding.fresh is not None
+        assert finding.for_app == finding.fresh.raw
+
+
+@pytest.mark.parametrize(
+    ("header", "has_source", "expected"),
+    [
+        pytest.param(None, True, False, id="no cookie"),
+        pytest.param("a=1", True, True, id="a user source may name another user"),
+        pytest.param("a=1", False, False, id="not our cookie"),
+        pytest.param(cookies(T), False, False, id="one value"),
+        pytest.param(cookies("x", T), False, True, id="two values"),
+    ],
+)
+def test_when_the_header_may_have_to_be_replaced(
+    header: str | None, has_source: bool, expected: bool
+) -> None:
+    """Elsewhere the cookie need not be verified before the app asks (design 9)."""
+    settings = make_settings()
+    identifier = Identifier(settings, TokenCodec(settings))
+    head = head_of(Ask("GET", "/", [] if header is None else [("Cookie", header)]))
+    assert identifier.may_replace_cookie(head, has_source=has_source) is expected
+
+
 # --- the user that the app knows --------------------------------------------------------------
 
 

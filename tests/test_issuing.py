@@ -149,6 +149,12 @@ def test_a_page_at_a_login_path_is_no_login() -> None:
     assert Scene().decide(is_login=True) == Decision()
 
 
+def test_a_post_elsewhere_is_no_login() -> None:
+    """Only login paths count (design 6)."""
+    decision = Scene("login").decide(user="7", method="POST", is_protected=True)
+    assert decision == Decision()
+
+
 def test_a_token_header_may_log_in_by_login() -> None:
     """What the handler asks for is done, whatever the proof was."""
     assert issued(Scene().decide(request=[("X-Async-Token", T100)], login="7")) == "user- 7"
@@ -205,6 +211,9 @@ def test_login_on_a_logout_path_is_a_login() -> None:
         ),
         pytest.param(
             token(3000, sub=7, auth_time=NOW - 43200), None, id="an old one at the maximum age"
+        ),
+        pytest.param(
+            token(3000, sub=7, auth_time=NOW - 40200), "c1 7", id="an old one with all its life"
         ),
         pytest.param(token(100, auth_time=...), "c1 7", id="without auth_time: from now"),
     ],
@@ -356,34 +365,36 @@ def test_where_a_repair_may_leave(how: dict[str, Any], expected: str | None) -> 
     assert issued(Scene().decide(user="7", **how)) == expected
 
 
-def test_a_repair_uses_the_token_that_the_app_was_given() -> None:
-    """The cookie and what the app read are one token (design 4)."""
-    scene = Scene()
-    fresh = scene.codec.issue(scene.codec.user_channel("7"), "7", NOW)
-    decision = scene.decide(user="7")
-    assert decision.line is not None
-    assert decision.line.startswith(f"async-token={fresh.raw};")
-
-
-def test_a_user_known_only_at_the_head_gets_a_token_then() -> None:
-    """What is known only at the head affects only Set-Cookie (design 2)."""
+@pytest.mark.parametrize(
+    ("before", "at_head", "expected"),
+    [
+        pytest.param("7", "7", NOW + 3600, id="known before: the token that the app was given"),
+        pytest.param(None, "7", NOW + 3601, id="known only at the head: a token of then"),
+        pytest.param("8", "7", NOW + 3601, id="another user at the head: theirs"),
+    ],
+)
+def test_whose_token_a_repair_brings(before: str | None, at_head: str, expected: float) -> None:
+    """Cookie and what the app read are one token; the user at the head counts (design 2, 4)."""
     scene = Scene()
     head = head_of(Ask("GET", "/"))
-    finding = Identifier(scene.settings, scene.codec).find(head, NOW, lambda: None)
     departure = Departure(
         head=head,
-        finding=finding,
+        finding=Identifier(scene.settings, scene.codec).find(head, NOW, lambda: before),
         wish=None,
         is_login=False,
         is_logout=False,
         is_protected=False,
         has_source=True,
-        known=lambda: "7",
+        known=lambda: at_head,
         status=200,
         values=lambda _: ["text/html"],
-        age=0,
+        age=1,
     )
-    assert issued(scene.issuer.decide(departure, NOW)) == "user- 7"
+    decision = scene.issuer.decide(departure, NOW + 1)
+    assert issued(decision) == "user- 7"
+    assert decision.line is not None
+    raw = decision.line.partition("=")[2].partition(";")[0]
+    assert read_claims(raw)["exp"] == expected
 
 
 def test_in_mode_login_nothing_is_repaired() -> None:
@@ -503,8 +514,11 @@ def test_case_22_a_cookie_that_browsers_drop_is_sent_with_a_notice() -> None:
 
 def test_a_cookie_above_4096_bytes_is_not_sent() -> None:
     """Browsers drop it; the log says so (design 6)."""
-    assert Scene().decide(login="u" * 4000) == Decision(notice="too_large")
-    assert issued(Scene().decide(login="u" * 2000)) == "user- " + "u" * 2000
+    decisions = [Scene().decide(login="u" * n) for n in range(2700, 2900)]
+    lines = [decision.line for decision in decisions if decision.line is not None]
+    assert max(map(len, lines)) == 4096
+    refused = [decision for decision in decisions if decision.line is None]
+    assert set(refused) == {Decision(notice="too_large")}
 
 
 def test_max_age_is_the_life_of_the_token() -> None:

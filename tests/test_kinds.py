@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -57,6 +58,24 @@ def why(kind: Kind, text: str) -> str:
         pytest.param(kinds.TEXT, " any thing ", " any thing ", id="text as it is"),
         pytest.param(kinds.STREAM_PREFIX, "{gaq}-", "{gaq}-", id="a prefix with a hash tag"),
         pytest.param(kinds.STORE_URL, "memory://", "memory://", id="the memory store"),
+        pytest.param(kinds.ATTRIBUTE, "my.app:a.b", "my.app:a.b", id="a name in a module"),
+        pytest.param(kinds.SESSION_FORMAT, "Flask", "flask", id="a session format in any case"),
+        pytest.param(kinds.SESSION_SECRET, K, K.encode(), id="a session secret"),
+        pytest.param(kinds.SESSION_SECRETS, f"{K},{K2}", (K.encode(), K2.encode()), id="two of it"),
+        pytest.param(kinds.USER_HEADER, "REMOTE_USER", "REMOTE_USER", id="the server variable"),
+        pytest.param(kinds.USER_HEADER, "X-User", "X-User", id="a header of the proxy"),
+        pytest.param(
+            kinds.PEERS,
+            "10.1.2.3/8, ::1, Unix, 192.0.2.1",
+            (ip_network("10.0.0.0/8"), ip_network("::1"), "unix", ip_network("192.0.2.1")),
+            id="peers",
+        ),
+        pytest.param(
+            kinds.FORWARDED_HEADERS,
+            "X-Forwarded-For,x-forwarded-host",
+            ("x-forwarded-for", "x-forwarded-host"),
+            id="forwarded headers",
+        ),
         pytest.param(
             kinds.ORIGINS,
             "HTTPS://App.example:443, http://b.example:8080,http://c.example:80",
@@ -147,6 +166,15 @@ def test_auto_is_neither_true_nor_false() -> None:
         pytest.param(kinds.STREAM_PREFIX, "é", "outside ASCII", id="a prefix outside ASCII"),
         pytest.param(kinds.STREAM_PREFIX, "a" * 201, "white space", id="a prefix that is too long"),
         pytest.param(kinds.STORE_URL, "mysql://h", "no store of that scheme", id="another store"),
+        pytest.param(kinds.SESSION_FORMAT, "django", "none of them", id="another session format"),
+        pytest.param(kinds.SESSION_SECRET, "dev", "only 3 bytes", id="a short session secret"),
+        pytest.param(kinds.USER_HEADER, "remote_user", "not a header name", id="its lower case"),
+        pytest.param(kinds.PEERS, "10.0.0.0/8,,", "'' is not an address", id="an empty peer"),
+        pytest.param(kinds.PEERS, "proxy", "'proxy' is not an address", id="a peer by its name"),
+        pytest.param(kinds.FORWARDED_HEADERS, "via", "'via' is none of", id="another header"),
+        pytest.param(kinds.ATTRIBUTE, "my.app", "not the name of a module", id="only a module"),
+        pytest.param(kinds.ATTRIBUTE, "my.app:", "not the name of a module", id="only a colon"),
+        pytest.param(kinds.ATTRIBUTE, "./app:a", "not the name of a module", id="a path"),
         pytest.param(kinds.ORIGINS, "app.example", "not an origin", id="an origin without scheme"),
         pytest.param(kinds.ORIGINS, "null", "not an origin", id="the null origin"),
         pytest.param(kinds.ORIGINS, "*", "not an origin", id="a star"),

@@ -186,3 +186,14 @@ def test_a_peer_cannot_speak_to_the_terminal(caplog: pytest.LogCaptureFixture) -
 
     assert "\x1b" not in caplog.text
     assert len(caplog.records[-1].getMessage()) < 250
+
+
+def test_a_header_that_has_a_twin_under_wsgi_is_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """CGI names make X-User and X_User one variable, and some servers let a client's in."""
+    variables = {"trusted_proxies": "10.0.0.1"}
+    for face, name in (("wsgi", "X-User"), ("wsgi", "XUser"), ("asgi", "X-User")):
+        Site(face, make_settings(remote_user_header=name, **variables))
+
+    assert caplog.text.count("has a hyphen") == 1

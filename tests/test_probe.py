@@ -21,7 +21,7 @@ from werkzeug.serving import make_server
 from gaq_middleware.cli import main
 from gaq_middleware.wsgi import AsyncQueryMiddleware
 from tests.helpers import GUEST, K2, Answer, Ask, K, make_settings, page
-from tests.servers import free_port
+from tests.servers import free_port, need_redis
 
 TLS = str(Path(__file__).parent / "tls.pem")
 Forward = Callable[[Ask], Answer]
@@ -290,7 +290,7 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
     ("another status", changes_status, "Our 401", "the status"),
     ("no X-GAQ-Error", hides("x-gaq-error"), "Our 401", "X-GAQ-Error"),
     ("no WWW-Authenticate", hides("www-authenticate"), "Our 401", "WWW-Authenticate"),
-    ("a clock", sets("Date", ".*", LATE), "The clock", "60 minutes behind"),
+    ("a clock", sets("Date", ".*", LATE), "The clock", "behind the one here"),
     # what does not arrive
     ("no cookie", strips("cookie"), "Cookie", "Let the proxy pass Cookie"),
     ("no header", strips("x-async-token"), "X-Async-Token", "pass X-Async-Token"),
@@ -308,7 +308,7 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
     ("another value", sets("Set-Cookie", "=[^;]*;", "=sealed;"), "Set-Cookie", "another value"),
     # caches
     ("a cache for all", caches(), "A cache", "to others"),
-    ("a cache for users", caches(by="cookie", age=True), "A cache", "says no-store"),
+    ("a cache for users", caches(by="cookie", age=True), "A cache", "say no-store"),
     ("no no-store", sets("Cache-Control", "private, no-store", "public"), "Cache-Control", "loses"),
 ]
 
@@ -388,10 +388,31 @@ def test_a_fault_of_the_settings_is_one_finding(
     probe: Probe,
 ) -> None:
     """What differs between here and there, and what does not suit the URL."""
+    if "store_url" in there:
+        need_redis()
     text = the_finding(probe(world.proxy(world.app(**both, **there)), **both))
 
     assert text.startswith(subject)
     assert words in text
+
+
+def test_a_user_that_the_app_knows_better(world: World, probe: Probe) -> None:
+    """Where everybody is somebody, the token of nobody is refused."""
+    url = world.proxy(world.app(user_from=lambda environ: 7, issue="login"))
+
+    assert "leads to 401 token_user_mismatch" in the_finding(probe(url, issue="login"))
+
+
+def test_a_clock_that_is_really_wrong(world: World, probe: Probe) -> None:
+    """Tokens made here have then expired there, which is not told again."""
+    ahead = AsyncQueryMiddleware(wsgi_page, make_settings())
+    ahead.engine.clock = lambda: time.time() + 3600
+    date = formatdate(time.time() + 3600, usegmt=True)
+
+    text = the_finding(probe(world.proxy(world.app(ahead), sets("Date", ".*", date))))
+
+    assert "The clock there is" in text
+    assert "ahead of" in text
 
 
 def test_a_token_that_the_proxy_adds(world: World, probe: Probe) -> None:
@@ -434,7 +455,7 @@ GOOD: list[tuple[str, Fault, dict[str, str], str]] = [
     ("never renewed", good, {"jwt_max_age_seconds": "60"}, "token one of the secret here"),
     ("the app's endpoints", good, {"events_path": ""}, "not seen cookie"),
     ("endpoints elsewhere", good, {"events_path": "/x/events"}, "may cancel"),
-    ("a cache that obeys", hides("age"), {}, "origin http://127.0.0.1:"),
+    ("no clock", hides("date"), {}, "origin http://127.0.0.1:"),
 ]
 
 
@@ -572,6 +593,24 @@ class TestUnreachable:
         assert code == 1
         assert "2 findings" in text
         assert "RemoteDisconnected" in text
+
+
+def test_the_commands_of_the_readme_are_true(world: World, probe: Probe) -> None:
+    """What README says to type finds nothing at a good deployment."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"^gaq check --url https://app\.example\.com (.*)$", readme, re.MULTILINE)
+
+    assert probe(world.proxy(world.app()), *words.split())[0] == 0
+
+
+@pytest.mark.parametrize("path", ["login", "/a b", "https://host/login"])
+def test_what_is_no_path_is_wrong_usage(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The form is told."""
+    with pytest.raises(SystemExit) as end:
+        main(["check", "--url", "http://127.0.0.1:1", "--login-path", path])
+
+    assert end.value.code == 2
+    assert "--login-path: it must be like /login" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

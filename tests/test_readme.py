@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import signal
+import socket
 import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from werkzeug.test import Client
 
-from gaq_middleware import JobRegistry, Settings, issue_token
+from gaq_middleware import JobRegistry, Settings, issue_token, wsgi
 from gaq_middleware.asgi import AsyncQueryMiddleware
 from gaq_middleware.core.errors import CODES
 from gaq_middleware.core.settings import Row, table
-from tests.helpers import POLL, Ask, K, ask, call_asgi, cookies
+from tests.helpers import K2, POLL, Ask, K, ask, call_asgi, cookies
+from tests.servers import RedisServer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -166,3 +171,108 @@ def test_the_worker_block_ends_a_job_once() -> None:
     events = client.get(f"{POLL}?last_id={job['last_id']}").json
     assert events is not None
     assert [event["status"] for event in events["result"]] == ["done"]
+
+
+def test_the_block_with_arguments_wraps_an_app() -> None:
+    """user_from and canceller are what the middleware calls."""
+
+    def bare(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "text/html")])
+        return [b""]
+
+    client = Client(run("def user_from(environ)", {"app": bare})["app"])
+
+    assert client.get(POLL).status_code == 401
+    assert client.get(POLL, environ_base={"myapp.user_id": 7}).json == {"result": []}
+
+
+def test_the_celery_blocks() -> None:
+    """A request queues the work of its job, the task does it, and its owner reads the end."""
+    pytest.importorskip("celery")
+    names = run("base=GaqTask")
+    names["celery_app"].conf.task_always_eager = True
+    chart_data = run("import submit", names)["chart_data"]
+
+    def bare(environ: Any, start_response: Any) -> list[bytes]:
+        body, status = chart_data()
+        start_response(f"{status} Accepted", [("Content-Type", "application/json")])
+        return [json.dumps(body).encode()]
+
+    client = Client(wsgi.AsyncQueryMiddleware(bare))
+    client.set_cookie("async-token", issue_token(Settings.from_env(), 7))
+    job = client.post("/api/v1/chart/data").json
+    events = client.get(POLL).json
+
+    assert job is not None
+    assert events is not None
+    assert [event["job_id"] for event in events["result"]] == [job["job_id"]]
+    assert events["result"][0]["result_url"] == "/results/42"
+    assert names["reap"]() == 0
+    assert names["celery_app"].conf.beat_schedule["reap"]["task"] in names["celery_app"].tasks
+
+
+@pytest.mark.parametrize("events_path", ["/api/v1/async_event", ""])
+def test_the_superset_block(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, events_path: str
+) -> None:
+    """Superset's login brings the cookie, and its events come from its Redis."""
+    flask = pytest.importorskip("flask")
+    superset = flask.Flask("superset", static_folder=None)
+    superset.config.update(
+        SECRET_KEY=K2,
+        FEATURE_FLAGS={"GLOBAL_ASYNC_QUERIES": True},
+        GLOBAL_ASYNC_QUERIES_JWT_SECRET=K,
+        GLOBAL_ASYNC_QUERIES_CACHE_BACKEND={
+            "CACHE_TYPE": "RedisCache",
+            "CACHE_REDIS_HOST": "127.0.0.1",
+            "CACHE_REDIS_PORT": redis_server.port,
+        },
+    )
+    superset.config.from_mapping(run("REGISTER_REQUEST_HANDLERS"))  # the keys in capitals
+
+    def login() -> str:
+        flask.session["_user_id"] = "7"
+        return "welcome"
+
+    superset.add_url_rule("/login/", view_func=login, methods=["POST"])
+    superset.add_url_rule(POLL, "events", lambda: "superset's own")
+    module = ModuleType("superset.app")
+    monkeypatch.setattr(module, "create_app", lambda: superset, raising=False)
+    monkeypatch.setitem(sys.modules, "superset", ModuleType("superset"))
+    monkeypatch.setitem(sys.modules, "superset.app", module)
+    monkeypatch.delenv("GAQ_JWT_SECRET")
+    monkeypatch.setenv("GAQ_SESSION_FORMAT", "flask")
+    monkeypatch.setenv("GAQ_SESSION_SECRET", K2)
+    monkeypatch.setenv("GAQ_EVENTS_PATH", events_path)
+
+    client = Client(run("from superset.app import")["application"])
+
+    assert client.get(POLL).status_code == 401
+    assert "async-token=" in client.post("/login/").headers.getlist("Set-Cookie")[-1]
+    answer = client.get(POLL)
+    assert answer.text == "superset's own" if not events_path else answer.json == {"result": []}
+
+
+@pytest.mark.live
+def test_the_curl_lines_work_as_pasted(tmp_path: Path) -> None:
+    """Log in, submit, cancel and poll, against the demo, on a port of our own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (lines,) = re.findall(r"```sh\n(URL=.*?)```", README, re.DOTALL)
+    demo = [sys.executable, "-m", "gaq_middleware", "demo", "--port", str(port)]
+    with subprocess.Popen(demo, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "Ctrl-C" in next(line for line in process.stdout if "Ctrl-C" in line)
+            script = lines.replace(":8000", f":{port}")
+            done = subprocess.run(
+                ["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+            )
+        finally:
+            process.send_signal(signal.SIGINT)
+    login, cancelled, events = done.stdout.splitlines()
+
+    assert '"ada"' in login
+    assert '"status": "cancelled"' in cancelled
+    assert '"status": "cancelled"' in events

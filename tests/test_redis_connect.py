@@ -6,12 +6,15 @@ import asyncio
 import logging
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +24,7 @@ from gaq_middleware.core.commands import GetJob, Outcome, SubmitJob
 from gaq_middleware.core.jobs import Job
 from gaq_middleware.registry import store_for
 from tests.helpers import NOW, Site, make_settings
-from tests.servers import Proxy, RedisServer, need_redis
+from tests.servers import Proxy, RedisServer, free_port, need_redis
 from tests.stores.conftest import ALICE, TTL
 
 need_redis()
@@ -346,6 +349,7 @@ class TestPools:
         assert seen[1] == seen[2]
         assert not seen[2] & seen[3]
 
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
     def test_case_126_a_fork_has_connections_of_its_own(
         self, server: RedisServer, raw: Any
     ) -> None:
@@ -375,6 +379,41 @@ class TestPools:
         assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
         assert not registry.is_cancelled("j1")
         assert our_clients(raw) == mine
+
+
+@pytest.mark.parametrize("form", ["socket", "tls"])
+def test_every_kind_of_url_is_spoken(form: str, tmp_path: Path) -> None:
+    """By socket and by TLS with the server's certificate verified, logged in, on database 3."""
+    options: list[str] = []
+    if form == "tls":
+        make_certificate(tmp_path)
+        names = {"cert-file": "pem", "key-file": "key", "ca-cert-file": "pem"}
+        options = [f"--tls-{name} {tmp_path}/tls.{end}" for name, end in names.items()]
+        options += ["--tls-auth-clients no", f"--tls-port {(port := free_port())}"]
+    words = [word for option in options for word in option.split()]
+    with RedisServer(*words, password="hunter2") as server:
+        url = f"unix://default:hunter2@{server.folder}/socket?db=3"
+        if form == "tls":
+            url = f"rediss://:hunter2@127.0.0.1:{port}/3?ssl_ca_certs={tmp_path}/tls.pem"
+        store = new_store(url)
+
+        async def look_up() -> Job | None:
+            return await store.aexecute(look("j"))
+
+        assert store.execute(submit("j")).outcome is Outcome.OK
+        assert asyncio.run(look_up()) == store.execute(look("j"))
+        with server.raw(db=3) as raw:
+            assert raw.exists(P + "job:j")
+
+
+def make_certificate(folder: Path) -> None:
+    """Write a certificate of 127.0.0.1 and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing")
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=127.0.0.1 -addext"
+    files = ["-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.pem"]
+    command = [*words.split(), "subjectAltName=IP:127.0.0.1", *files]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 class TestLoops:

@@ -32,6 +32,7 @@ from gaq_middleware.registry import (
     Store,
     store_for,
 )
+from gaq_middleware.registry.memory import MemoryStore
 from tests.helpers import make_settings
 from tests.stores.watched import ALICE, Watched, async_jobs, owner_jobs
 
@@ -359,3 +360,25 @@ class TestCanceller:
         jobs.cancel(jobs.submit().job_id)
 
         assert seen == [("cancelled", 1, "cancelled")]
+
+
+def test_a_cancel_goes_on_to_its_end_when_its_task_is_cancelled() -> None:
+    """A job must not say cancelled while nobody stops its work: the canceller is called."""
+    store, stopped = MemoryStore(), list[str]()
+
+    async def slow(job: Job) -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        stopped.append(job.job_id)
+
+    async def main() -> None:
+        jobs = AsyncOwnerJobs(store, lambda: Owner("c", "7"), make_settings(), slow)
+        job = await jobs.submit()
+        task = asyncio.create_task(jobs.cancel(job.job_id))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert stopped == [job.job_id]
+
+    asyncio.run(main())

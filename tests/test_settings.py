@@ -108,6 +108,25 @@ def test_secrets_verify_in_order_and_the_first_signs() -> None:
     assert make_settings().guest_secrets == ()
 
 
+def test_supersets_own_configuration_is_read_beneath_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`from_superset` takes its mapping and variables win; more in test_superset (design 3)."""
+    config: dict[str, object] = {
+        "FEATURE_FLAGS": {"GLOBAL_ASYNC_QUERIES": True},
+        "GLOBAL_ASYNC_QUERIES_JWT_SECRET": K,
+        "GLOBAL_ASYNC_QUERIES_JWT_COOKIE_NAME": "t",
+    }
+    monkeypatch.setenv("GAQ_STORE_URL", "memory://")
+    assert Settings.from_superset(config).cookie_name == "t"
+    environ = {"GAQ_STORE_URL": "memory://", "GAQ_COOKIE_NAME": "mine"}
+    assert Settings.from_superset(config, environ).cookie_name == "mine"
+    for key, value in (("SECRET", "short"), ("COOKIE_NAME", ["t"])):
+        wrong = {**config, f"GLOBAL_ASYNC_QUERIES_JWT_{key}": value}
+        with pytest.raises(SettingsError, match=f"GLOBAL_ASYNC_QUERIES_JWT_{key}"):
+            Settings.from_superset(wrong)
+
+
 # --- wrong environments -----------------------------------------------------------------------
 
 WRONG: list[tuple[str, dict[str, str], str, str]] = [
@@ -156,6 +175,25 @@ def test_a_wrong_variable_is_one_error_that_names_it_its_kind_and_the_mend(
     kind = next(row.kind for row in ROWS if row.variable == variable)
     assert problem.startswith(f"{variable} must be {kind.words}: ")
     assert mend in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("jwt_expiration_seconds", 60, 34_560_000),
+        ("jwt_max_age_seconds", 60, 34_560_000),
+        ("jwt_leeway_seconds", 0, 300),
+        ("stream_limit", 1, 1_000_000),
+        ("job_ttl_seconds", 1, 31_536_000),
+    ],
+)
+def test_the_bounds_of_a_number(name: str, least: int, most: int) -> None:
+    """Both bounds are allowed; 400 days is what browsers keep a cookie (RFC 6265bis 5.5)."""
+    for right in (least, most):
+        assert getattr(make_settings(**{name: str(right)}), name) == right
+    for wrong in (least - 1, most + 1):
+        (problem,) = problems(**{name: str(wrong)})
+        assert problem.startswith(f"GAQ_{name.upper()} must be a whole number")
 
 
 def test_all_wrong_variables_are_listed_at_once() -> None:

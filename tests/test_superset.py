@@ -78,7 +78,11 @@ ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {f"{P}JWT_EXPIRATION_SECONDS": ...},
-        {"jwt_expiration_seconds": 3600, "job_ttl_seconds": 3600, "jwt_require_exp": False},
+        {"jwt_expiration_seconds": 3600, "job_ttl_seconds": 3600, "jwt_require_exp": True},
+    ),
+    (
+        {f"{P}JWT_EXPIRATION_SECONDS": ..., f"{P}REGISTER_REQUEST_HANDLERS": True},
+        {"issue": "off", "jwt_require_exp": False},
     ),
     ({f"{P}REGISTER_REQUEST_HANDLERS": False}, {"issue": "session"}),
     ({f"{P}REGISTER_REQUEST_HANDLERS": True}, {"issue": "off"}),

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -234,6 +234,31 @@ class TestRun:
         with pytest.raises(ValueError, match="late"):
             bench.run(body)
         assert bench.ends() == [("done", "/r")]
+
+    def test_fail_publishes_the_errors(self, bench: Bench) -> None:
+        """Leaving adds nothing, and there is nothing to raise."""
+
+        def body(run: Any) -> Generator[Any, Any, None]:
+            assert (yield run.fail("no rows")) is True
+            assert (yield run.fail("again")) is False
+
+        bench.run(body)
+        assert bench.ends() == [("error", [{"message": "no rows"}])]
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_a_job_that_is_handed_over_stays_alive(self, bench: Bench, fails: bool) -> None:
+        """However the body leaves; it may be silent for as long as was told."""
+
+        def body(run: Any) -> Generator[Any, Any, None]:
+            yield run.hand_over(90)
+            if fails:
+                raise ValueError("later")
+
+        with pytest.raises(ValueError, match="later") if fails else nullcontext():
+            bench.run(body)
+        assert bench.ends() == []
+        (touch,) = [c for c in bench.store.commands if isinstance(c, TouchJob)]
+        assert touch.ttl == make_settings().job_ttl_seconds + 90
 
     def test_a_cancelled_job_publishes_nothing_more(self, bench: Bench) -> None:
         """The cancel's event is the only one, however the body leaves."""

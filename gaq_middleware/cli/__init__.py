@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 import gaq_middleware
-from gaq_middleware.cli import check, demo, tokens
-from gaq_middleware.cli.client import site_url
+from gaq_middleware.cli import check, demo, jobs, tokens
+from gaq_middleware.cli.client import site_path, site_url
 from gaq_middleware.core.errors import SettingsError
 
 _EXIT_CODES = "Exit codes: 0 good, 1 a finding, 2 wrong usage or wrong settings"
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_check(commands)
     _add_tokens(commands)
+    _add_reap(commands)
     _add_demo(commands)
     return parser
 
@@ -66,7 +67,10 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--url", type=site_url, help="the deployment, with the prefix of the app if it has one"
     )
     command.add_argument(
-        "--login-path", metavar="PATH", help="with --url: also send an empty POST to this path"
+        "--login-path",
+        metavar="PATH",
+        type=site_path,
+        help="with --url: also send an empty POST to this path, which must not be refused",
     )
     command.add_argument(
         "--ca-file", metavar="FILE", help="with --url: trust this authority's certificate, too"
@@ -109,6 +113,17 @@ def _add_tokens(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     inspect.set_defaults(run=tokens.inspect)
 
 
+def _add_reap(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "reap",
+        help="end the jobs that are past their deadline",
+        description="End every job that gave no sign of life for GAQ_JOB_TTL_SECONDS, each with "
+        "one `error` event, and print how many there were. Run it each minute (cron).",
+        epilog="Exit codes: 0 done, 1 the store failed, 2 wrong usage or wrong settings.",
+    )
+    command.set_defaults(run=jobs.reap)
+
+
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "demo",
@@ -118,6 +133,12 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     command.add_argument(
         "--wsgi", action="store_true", help="the same app as WSGI on waitress, not ASGI on uvicorn"
+    )
+    command.add_argument(
+        "--store",
+        metavar="URL",
+        default="memory://",
+        help="where jobs live, e.g. redis://localhost (default: in memory)",
     )
     command.add_argument(
         "--host",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gaq_middleware.cli import probe, store
 from gaq_middleware.cli.findings import Finding, report
@@ -17,7 +19,7 @@ from gaq_middleware.core.errors import SettingsError
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
 from gaq_middleware.core.tokens import key_id
-from gaq_middleware.engine import has_several_workers
+from gaq_middleware.engine import celery_canceller, has_several_workers
 from gaq_middleware.log import NOTICES
 
 _MODES = {
@@ -47,6 +49,8 @@ def _around(settings: Settings) -> Iterator[Finding]:
     """Yield what is wrong between the settings and the servers' own variables."""
     if settings.store_url == "memory://" and has_several_workers(os.environ):
         yield Finding.told(NOTICES["multiprocess"][1])
+    if settings.celery_app:
+        yield from _celery(settings.celery_app)
     named_by_header = settings.remote_user_header not in {"", "REMOTE_USER"}
     if named_by_header and os.environ.get("FORWARDED_ALLOW_IPS"):
         yield Finding(
@@ -55,6 +59,18 @@ def _around(settings: Settings) -> Iterator[Finding]:
             f"in {settings.remote_user_header} is not believed.",
             "Unset it, and run uvicorn with --no-proxy-headers.",
         )
+
+
+def _celery(name: str) -> Iterator[Finding]:
+    folder = os.getcwd()
+    sys.path.insert(0, folder)  # as servers do
+    try:
+        celery_canceller(name)
+    except SettingsError as error:
+        mend = "Correct it, or run this in the folder that the server is started in."
+        yield from (replace(Finding.told(problem), mend=mend) for problem in error.problems)
+    finally:
+        sys.path.remove(folder)
 
 
 def _summary(s: Settings) -> Iterator[tuple[str, str]]:
@@ -73,6 +89,8 @@ def _summary(s: Settings) -> Iterator[tuple[str, str]]:
     yield "user", _user(s)
     yield "guests", _guests(s)
     yield "proxies", _proxies(s)
+    if s.celery_app:
+        yield "cancel", f"revokes tasks of {s.celery_app}"
     yield "origins", ", ".join(["the site's own", *s.allowed_origins])
     yield "store", _store(s)
     yield "key", f"{key_id(s.jwt_secret)}; {len(s.jwt_verify_secrets)} more verify"

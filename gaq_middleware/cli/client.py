@@ -90,6 +90,7 @@ class Client:
         self.hostname = (parts.hostname or "").lower()
         self.is_https = parts.scheme == "https"
         self.url = f"{parts.scheme}://{parts.netloc}{self._prefix}"
+        self.guarded_url = self.url + path
         self._tls = ssl.create_default_context()
         if ca_file is not None:
             self._tls.load_verify_locations(ca_file)
@@ -162,8 +163,17 @@ def site_url(text: str) -> str:
         is_good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         is_good = False
-    if not is_good or "@" in parts.netloc or parts.query or parts.fragment:
+    if not is_good or re.search(r"[@?#]|[^!-~]", text):
         raise argparse.ArgumentTypeError("it must be like https://host or https://host/prefix")
-    if not re.fullmatch(r"[!-~]+", text):
-        raise argparse.ArgumentTypeError("it has characters that a URL may not have")
+    return text
+
+
+def site_path(text: str) -> str:
+    """Return the path on a site that an option names.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    if not re.fullmatch(r"/[!-~]*", text):
+        raise argparse.ArgumentTypeError("it must be like /login")
     return text

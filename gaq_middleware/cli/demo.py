@@ -11,7 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gaq_middleware.cli.words import complain
+from gaq_middleware.core.errors import StoreError
+from gaq_middleware.core.store_urls import shown_store_url
+from gaq_middleware.demo.app import demo_settings
 from gaq_middleware.demo.serving import serve, welcome
+from gaq_middleware.registry import JobRegistry
 
 DEFAULT_PORT = 8000
 _TRIES = 100
@@ -26,13 +30,19 @@ def run(options: argparse.Namespace) -> int:
         return complain(
             f"`gaq demo` needs {server}, which is not installed: pip install 'gaq-middleware[demo]'"
         )
+    settings = demo_settings(options.store)
+    try:
+        JobRegistry(settings).is_cancelled("demo")
+    except StoreError:
+        return complain(f"No Redis that can be used at {shown_store_url(settings.store_url)}.")
     try:
         listener = _listen(options.host, options.port)
     except (OSError, UnicodeError) as error:
         return complain(f"Cannot listen on {options.host}: {_why(error, options.port)}")
     with listener, TemporaryDirectory(prefix="gaq-demo-") as folder, suppress(KeyboardInterrupt):
-        print(welcome(listener, Path(folder) / "cookies", wsgi=options.wsgi), flush=True)
-        serve(listener, wsgi=options.wsgi)
+        jar = Path(folder) / "cookies"
+        print(welcome(listener, jar, settings, wsgi=options.wsgi), flush=True)
+        serve(listener, settings, wsgi=options.wsgi)
     return 0
 
 

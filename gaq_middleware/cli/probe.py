@@ -10,10 +10,11 @@ import argparse
 import re
 from collections.abc import Iterator
 from http.client import HTTPException
+from itertools import chain
 
 from gaq_middleware.cli.client import Answer, Client
 from gaq_middleware.cli.findings import Finding, report
-from gaq_middleware.cli.probe_user import look_as_user
+from gaq_middleware.cli.probe_user import UserProbe
 from gaq_middleware.cli.tokens import read_settings
 from gaq_middleware.cli.words import complain, duration, shown
 from gaq_middleware.core.errors import MARKER_HEADER
@@ -77,12 +78,12 @@ class Probe:
             if stop is not None:
                 yield stop
                 return
-            yield from self._refusal(answer)
-            lost = list(self._arrivals())
-            yield from lost
+            found = list[str]()
+            for finding in chain(self._refusal(answer), self._arrivals()):
+                found.append(finding.subject)
+                yield finding
             if self._has_secret and self._settings.events_path:
-                subjects = {finding.subject for finding in lost}
-                yield from look_as_user(self._client, self._settings, self.seen, subjects)
+                yield from UserProbe(self._client, self._settings, self.seen).look(found)
             else:
                 need = "GAQ_JWT_SECRET as the deployment has it, and GAQ_EVENTS_PATH"
                 self.seen.append(("not seen", f"cookie, caches and Host, which need {need}"))
@@ -92,7 +93,7 @@ class Probe:
             yield self._client.failure(error)
 
     def _not_ours(self, answer: Answer) -> Finding:
-        status, what = answer.status, f"GET {self._client.url}"
+        status, what = answer.status, f"GET {self._client.guarded_url}"
         if not 300 <= status < 400:
             why, mend = _STRANGE.get(200 if status < 300 else status, _ELSE)
             return Finding(what, f"answers {status}, {why}", mend)

@@ -18,71 +18,67 @@ from gaq_middleware.core.tokens import Claims, TokenCodec, key_id
 
 _ONE, _OTHER = "gaq-check-1", "gaq-check-2"
 _LIFE = 60  # seconds that a token made here is good for
+_PASS = "Let the proxy pass it on as it is."  # noqa: S105 - no password
 
 
-def look_as_user(
-    client: Client, settings: Settings, seen: list[tuple[str, str]], lost: Collection[str]
-) -> Iterator[Finding]:
-    """Yield what goes wrong for users of a deployment.
+class UserProbe:
+    """One look at a deployment as somebody who has a good token.
 
     Args:
         client: Asks it.
         settings: Those of the deployment.
-        seen: Where to add what was found good.
-        lost: What is known not to reach the app, `Cookie` or `POST`.
+        seen: Where to add what was found good, as names and texts.
     """
-    yield from _misfits(client, settings)
-    if "Cookie" in lost:
-        return
-    user = _User(client, settings)
-    answer = client.get(user.cookie, user.mark)
-    if answer.status != 200:
-        yield user.rejected(answer)
-        return
-    seen.append(("token", f"one of the secret here, {user.key}, is good"))
-    if "no-store" not in answer.get("Cache-Control"):
-        yield Finding("Cache-Control", "loses no-store on the way.", user.PASS)
-    yield from user.cookie_changes(answer)
-    arrived = "arrives as it was set" if user.lines(answer) else "not seen: none was set"
-    seen.append(("cookie", arrived))
-    yield from user.caches(answer)
-    seen.append(("caches", "none gives an answer twice"))
-    if "POST" not in lost:
-        answer = client.cancel({**user.cookie, "Origin": client.origin})
-        if answer.code != "job_not_found":
-            yield user.rejected(answer)
-        seen.append(("origin", f"{client.origin} may cancel"))
 
-
-def _misfits(client: Client, settings: Settings) -> Iterator[Finding]:
-    """Yield why browsers would not keep or send the cookie there."""
-    domain, path = settings.cookie_domain, settings.cookie_path
-    if CookieWriter(settings).is_dropped(https=client.is_https):
-        yield Finding(
-            "GAQ_COOKIE_SECURE",
-            "or what forces it makes the cookie Secure, but the site is plain http: browsers "
-            "drop it.",
-            "Use https.",
-        )
-    if domain and not f".{client.hostname}".endswith(f".{domain}"):
-        reason = f"is {domain}, but the site is {client.hostname}: browsers drop the cookie."
-        yield Finding("GAQ_COOKIE_DOMAIN", reason, "Unset it.")
-    if not client.path.startswith(f"{path.rstrip('/')}/"):
-        reason = f"is {path}: browsers do not send the cookie to {client.path}."
-        yield Finding("GAQ_COOKIE_PATH", reason, "Unset it.")
-
-
-class _User:
-    """Whoever has a good token of the settings."""
-
-    PASS = "Let the proxy pass it on as it is."  # noqa: S105 - no password
-
-    def __init__(self, client: Client, settings: Settings) -> None:
-        self._client, self._settings = client, settings
+    def __init__(self, client: Client, settings: Settings, seen: list[tuple[str, str]]) -> None:
+        self._client, self._settings, self._seen = client, settings, seen
         self._codec = TokenCodec(settings)
-        self.cookie, self._other = self._cookie(_ONE), self._cookie(_OTHER)
-        self.mark = str(uuid.uuid4())
-        self.key = f"key {key_id(settings.jwt_secret)}"
+        self._mine, self._others = self._cookie(_ONE), self._cookie(_OTHER)
+        self._mark = str(uuid.uuid4())
+        self._key = f"key {key_id(settings.jwt_secret)}"
+
+    def look(self, before: Collection[str]) -> Iterator[Finding]:
+        """Yield what is wrong.
+
+        Args:
+            before: The subjects of what was found before, such as `Cookie`, which does not arrive.
+        """
+        yield from self._misfits()
+        if "Cookie" in before:
+            return
+        answer = self._client.get(self._mine, self._mark)
+        if answer.status != 200:
+            if not (answer.code == "token_expired" and "The clock" in before):
+                yield self._rejected(answer)
+            return
+        self._seen.append(("token", f"one of the secret here, {self._key}, is good"))
+        if "no-store" not in answer.get("Cache-Control"):
+            yield Finding("Cache-Control", "loses no-store on the way.", _PASS)
+        yield from self._changes_of_cookie(answer)
+        yield from self._caches(answer)
+        if "POST" not in before:
+            answer = self._client.cancel({**self._mine, "Origin": self._client.origin})
+            if answer.code != "job_not_found":
+                yield self._rejected(answer)
+            self._seen.append(("origin", f"{self._client.origin} may cancel"))
+
+    def _misfits(self) -> Iterator[Finding]:
+        """Yield why browsers would not keep or send the cookie there."""
+        client, settings = self._client, self._settings
+        domain, path = settings.cookie_domain, settings.cookie_path
+        if CookieWriter(settings).is_dropped(https=client.is_https):
+            yield Finding(
+                "GAQ_COOKIE_SECURE",
+                "or what forces it makes the cookie Secure, but the site is plain http: browsers "
+                "drop it.",
+                "Use https.",
+            )
+        if domain and not f".{client.hostname}".endswith(f".{domain}"):
+            reason = f"is {domain}, but the site is {client.hostname}: browsers drop the cookie."
+            yield Finding("GAQ_COOKIE_DOMAIN", reason, "Unset it.")
+        if not client.path.startswith(f"{path.rstrip('/')}/"):
+            reason = f"is {path}: browsers do not send the cookie to {client.path}."
+            yield Finding("GAQ_COOKIE_PATH", reason, "Unset it.")
 
     def _cookie(self, user: str) -> dict[str, str]:
         """Return the cookie of a user in the second half of its life, which is renewed."""
@@ -91,19 +87,19 @@ class _User:
         token = self._codec.issue(self._codec.user_channel(user), user, then, auth_time=now)
         return {"Cookie": f"{self._settings.cookie_name}={token.raw}"}
 
-    def rejected(self, answer: Answer) -> Finding:
+    def _rejected(self, answer: Answer) -> Finding:
         """Return why a good token does not lead to a good answer."""
         if answer.code == "token_signature":
             return Finding(
                 "GAQ_JWT_SECRET",
-                f"here, {self.key}, is none of the deployment's.",
+                f"here, {self._key}, is none of the deployment's.",
                 "Compare with key= in its start-up line, or run this with its settings.",
             )
         if answer.code == "cross_origin":
             return Finding(
                 "Host",
                 "arrives changed, so that the site's own pages may not cancel: "
-                f"{shown(str(answer.problem.get('detail')))}.",
+                f"{shown(str(answer.problem.get('detail')).rstrip('.'))}.",
                 "Let the proxy pass Host (nginx: proxy_set_header Host $http_host), or list "
                 f"{self._client.origin} in GAQ_ALLOWED_ORIGINS.",
             )
@@ -112,39 +108,44 @@ class _User:
         came = f"{answer.status} {answer.code}" if answer.code else f"{answer.status}, not ours"
         return Finding("A good token", f"leads to {came}.", "Look into the log of the app.")
 
-    def lines(self, answer: Answer) -> list[str]:
+    def _lines(self, answer: Answer) -> list[str]:
         """Return the `Set-Cookie` lines of our cookie."""
         lines, name = answer.all("Set-Cookie"), self._settings.cookie_name
         return [line for line in lines if sets_cookie([line], name)]
 
-    def cookie_changes(self, answer: Answer) -> Iterator[Finding]:
+    def _changes_of_cookie(self, answer: Answer) -> Iterator[Finding]:
         """Yield what happened on its way to the cookie that renews another.
 
         Where the app knows its users by other means too, tokens alone renew none.
         """
-        if not self.lines(answer) and "private" in answer.get("Cache-Control"):  # said with one
+        lines = self._lines(answer)
+        self._seen.append(
+            ("cookie", "arrives as it was set" if lines else "not seen: none was set")
+        )
+        if not lines and "private" in answer.get("Cache-Control"):  # said with one
             yield Finding("Set-Cookie", "does not arrive.", "Let the proxy pass it on.")
         writer, https = CookieWriter(self._settings), self._client.is_https
         sent = _attributes(writer.write("", 1, https=https))
-        for line in self.lines(answer):
+        for line in lines:
             changes = list(_changes(sent, _attributes(line)))
             changes += ["another value"] * (self._subject(line) is None)
             if changes == ["no Secure"] and self._settings.cookie_secure is None:
                 mend = "Let the proxy tell of https: X-Forwarded-Proto: https."
                 yield Finding("Set-Cookie", "arrives with no Secure.", mend)
             elif changes:
-                mend = f"{self.PASS} If it does, run this with the deployment's settings."
+                mend = f"{_PASS} If it does, run this with the deployment's settings."
                 yield Finding("Set-Cookie", f"arrives with {', '.join(changes)}.", mend)
 
-    def caches(self, first: Answer) -> Iterator[Finding]:
+    def _caches(self, first: Answer) -> Iterator[Finding]:
         """Yield whether a cache gives an answer again, to the same user or to others."""
-        cookies: list[dict[str, str]] = [self.cookie, self._other, {}]
-        again, others, nobodys = (self._client.get(cookie, self.mark) for cookie in cookies)
-        if nobodys.status == 200 or _ONE in map(self._subject, self.lines(others)):
+        cookies: list[dict[str, str]] = [self._mine, self._others, {}]
+        again, others, nobodys = (self._client.get(cookie, self._mark) for cookie in cookies)
+        if nobodys.status == 200 or _ONE in map(self._subject, self._lines(others)):
             reason = "gives the answer to one user, and the cookie in it, to others."
         elif any(answer.is_cached for answer in (first, again, others, nobodys)):
             reason = "keeps answers that say no-store."
         else:
+            self._seen.append(("caches", "none gives an answer twice"))
             return
         mend = f"Keep it from {self._client.path}, or let it obey no-store."
         yield Finding("A cache", reason, mend)

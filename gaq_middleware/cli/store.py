@@ -30,6 +30,11 @@ end
 """
 _TROUBLES: tuple[tuple[str, str, str], ...] = (
     (
+        r"No master found|SENTINEL",
+        "where no sentinel knows a master of that name",
+        "Correct the sentinels, their port (26379), or the name after them, in GAQ_STORE_URL.",
+    ),
+    (
         r"TLS .*No such file",
         "with the path of a certificate that does not exist here",
         "Correct the path in the options of GAQ_STORE_URL.",
@@ -43,11 +48,6 @@ _TROUBLES: tuple[tuple[str, str, str], ...] = (
         r"Permission denied",
         "a socket that this user may not open",
         "Give this user the right to it (Redis: unixsocketperm).",
-    ),
-    (
-        r"No master found|SENTINEL",
-        "where no sentinel knows a master of that name",
-        "Correct the sentinels, their port (26379), or the name after them, in GAQ_STORE_URL.",
     ),
     (
         r"Error -|Name or service|nodename",

@@ -94,6 +94,11 @@ def doubts(v: Mapping[str, Any]) -> Iterator[str]:
     """Yield what works but is probably not meant; logged at start-up."""
     if v["issue"] == "off":
         yield "GAQ_ISSUE=off: the cookie is only verified here; another part must issue it."
+    if v["celery_app"] and v["store_url"] == "memory://":
+        yield (
+            "GAQ_STORE_URL is memory:// but Celery's workers, by GAQ_CELERY_APP, are other "
+            "processes and do not see the jobs: set it to a Redis."
+        )
     yield from _token_doubts(v)
     yield from _path_doubts(v)
     yield from _proxy_doubts(v)

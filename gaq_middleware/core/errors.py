@@ -274,6 +274,7 @@ class SettingsError(GaqError):
         super().__init__(f"gaq_middleware cannot start, the settings are wrong:{lines}")
 
 
+_STARLETTE_STARTED = ("Caught handled exception, but response already started.",)
 _BY_STATUS: dict[int, type[RequestError]] = {
     kind.status: kind
     for kind in (BadRequestError, AuthenticationError, ForbiddenError, NotFoundError, StoreError)
@@ -286,8 +287,8 @@ _BY_CODE: dict[str, type[RequestError]] = {
 def own_error(exc: BaseException | None) -> RequestError | None:
     """Return the request error that an exception is, or is only a wrapping of.
 
-    Looked through: groups of nothing but request errors (the newest speaks), and the exceptions
-    that Litestar raises from the one it caught.
+    Looked through: groups of nothing but request errors (the newest speaks), and what Litestar
+    raises from the one it caught, and Starlette once it has sent a head that we may still hold.
     """
     if exc is None or isinstance(exc, RequestError):
         return exc
@@ -295,6 +296,6 @@ def own_error(exc: BaseException | None) -> RequestError | None:
     if isinstance(members, tuple) and members:
         own = [own_error(member) for member in members]
         return own[-1] if all(own) else None
-    if type(exc).__module__.partition(".")[0] == "litestar":
+    if type(exc).__module__.partition(".")[0] == "litestar" or exc.args == _STARLETTE_STARTED:
         return own_error(exc.__cause__)
     return None

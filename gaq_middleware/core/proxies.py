@@ -58,14 +58,13 @@ class ProxyTrust:
 
     def distrusted(self, head: RequestHead) -> list[str]:
         """Return the forwarded headers of a request that are not believed, for the log."""
-        came = FORWARDED & head.headers.keys()
-        if not came or head.peer_is_rewritten or self.trusts(head):
+        if FORWARDED.isdisjoint(head.headers) or head.peer_is_rewritten or self.trusts(head):
             return []
-        return sorted(came)
+        return sorted(FORWARDED & head.headers.keys())
 
     def public(self, head: RequestHead) -> RequestHead:
         """Return the request as the client made it, as far as trusted proxies tell."""
-        if not self.trusts(head):
+        if FORWARDED.isdisjoint(head.headers) or not self.trusts(head):
             return head
         if "forwarded" in self._headers:
             told = _read_forwarded(head.headers.get("forwarded", []))

@@ -34,7 +34,14 @@ _GUEST_KEYS = {
     "GAQ_GUEST_ALGORITHM": "GUEST_TOKEN_JWT_ALGO",
     "GAQ_GUEST_HEADER": "GUEST_TOKEN_HEADER_NAME",
 }
-_NAMES = {**_KEYS, **_GUEST_KEYS, "GAQ_GUEST_AUDIENCE": AUDIENCE, "GAQ_STORE_URL": BACKEND}
+_NAMES = {
+    **_KEYS,
+    **_GUEST_KEYS,
+    "GAQ_GUEST_AUDIENCE": AUDIENCE,
+    "GAQ_STORE_URL": BACKEND,
+    "GAQ_JOB_TTL_SECONDS": EXPIRATION,
+    "GAQ_JWT_MAX_AGE_SECONDS": EXPIRATION,
+}
 _DEFAULTS = {"GUEST_TOKEN_JWT_SECRET": "test-guest-secret-change-me"}  # refused, as it should be
 _NO_LIMIT = {"GAQ_STREAM_LIMIT": "1000000", "GAQ_STREAM_LIMIT_FIREHOSE": "100000000"}
 _CHANNEL_CLAIMS = "user,resources,datasets,rev,iat,exp,aud"
@@ -102,13 +109,12 @@ def read(config: Mapping[str, Any], given: Collection[str]) -> Found:
     for variable, key in _KEYS.items():
         has_no_limit = variable in _NO_LIMIT and config.get(key, ...) is None
         found.put(variable, _NO_LIMIT[variable] if has_no_limit else config.get(key))
-    _read_lives(config.get(EXPIRATION), found)
+    seconds = config.get(EXPIRATION)
+    if isinstance(seconds, int) and seconds > 0:
+        found.put("GAQ_JOB_TTL_SECONDS", seconds)
+        found.put("GAQ_JWT_MAX_AGE_SECONDS", max(seconds, _MAX_AGE))
     if config.get(HANDLERS, True):
-        found.put("GAQ_ISSUE", "off")
-        found.doubts.append(
-            f"Superset's {HANDLERS} is on: Superset issues the cookie, and here it is only "
-            "verified. Set it to False, and it is issued, renewed and repaired here."
-        )
+        _read_issuer(found, is_old=seconds is None)
     if flags.get("EMBEDDED_SUPERSET"):
         _read_guests(config, found)
     found.put("GAQ_STORE_URL", lambda: _store_url(config.get(BACKEND) or {}))
@@ -125,13 +131,15 @@ def _flags(config: Mapping[str, Any]) -> dict[str, Any]:
     return {flag: value for name in names for flag, value in (config.get(name) or {}).items()}
 
 
-def _read_lives(seconds: object, found: Found) -> None:
-    """Superset 6.1 has no such key, and its cookies never expire."""
-    if seconds is None:
+def _read_issuer(found: Found, *, is_old: bool) -> None:
+    """Superset issues the cookie; without a key for their life, as in 6.1, it never expires."""
+    found.put("GAQ_ISSUE", "off")
+    if is_old:
         found.put("GAQ_JWT_REQUIRE_EXP", False)
-    elif isinstance(seconds, int) and seconds > 0:
-        found.put("GAQ_JOB_TTL_SECONDS", seconds)
-        found.put("GAQ_JWT_MAX_AGE_SECONDS", max(seconds, _MAX_AGE))
+    found.doubts.append(
+        f"Superset's {HANDLERS} is on: Superset issues the cookie, and here it is only verified. "
+        "Set it to False, and it is issued, renewed and repaired here."
+    )
 
 
 def _read_guests(config: Mapping[str, Any], found: Found) -> None:

@@ -70,7 +70,7 @@ class _Work:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-def demo_settings() -> Settings:
+def demo_settings(store_url: str = "memory://") -> Settings:
     """Return settings with fresh secrets; tokens live 5 minutes, so that renewal can be seen."""
     return Settings.from_env(
         {
@@ -78,6 +78,7 @@ def demo_settings() -> Settings:
             "GAQ_JWT_EXPIRATION_SECONDS": "300",
             "GAQ_GUEST_SECRET": secrets.token_urlsafe(48),
             "GAQ_GUEST_AUDIENCE": "gaq-demo",
+            "GAQ_STORE_URL": store_url,
         }
     )
 

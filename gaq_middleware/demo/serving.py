@@ -9,7 +9,9 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
-from gaq_middleware.demo.app import QUERY_PATH, QUERY_SECONDS, Demo, demo_settings
+from gaq_middleware.core.settings import Settings
+from gaq_middleware.core.store_urls import shown_store_url
+from gaq_middleware.demo.app import QUERY_PATH, QUERY_SECONDS, Demo
 from gaq_middleware.demo.faces import asgi_app, wsgi_app
 
 _WELCOME = """\
@@ -26,19 +28,21 @@ Open that page, or paste these lines into another shell, one after the other.
   Read events without a token, and see the refusal:
     {curl} {url}{events}
 
-Jobs and secrets live in memory only. Ctrl-C ends the demo.
+{kept} Ctrl-C ends the demo.
 """
 
 
-def welcome(listener: socket.socket, jar: Path, *, wsgi: bool) -> str:
+def welcome(listener: socket.socket, jar: Path, settings: Settings, *, wsgi: bool) -> str:
     """Return what is printed at the start: the address, and lines to paste into a shell.
 
     Args:
         listener: The bound socket.
         jar: Where curl keeps the cookie.
+        settings: Those of the demo.
         wsgi: Which server it is.
     """
     host, port = listener.getsockname()[:2]
+    store = shown_store_url(settings.store_url)
     return _WELCOME.format(
         url=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
         server="WSGI: werkzeug on waitress" if wsgi else "ASGI: Starlette on uvicorn",
@@ -48,18 +52,22 @@ def welcome(listener: socket.socket, jar: Path, *, wsgi: bool) -> str:
         events="/api/v1/async_event/",
         seconds=QUERY_SECONDS,
         later=QUERY_SECONDS + 1,
+        kept="Jobs and secrets live in memory only."
+        if store == "memory://"
+        else f"Jobs live in {store}.",
     )
 
 
-def serve(listener: socket.socket, *, wsgi: bool) -> None:
+def serve(listener: socket.socket, settings: Settings, *, wsgi: bool) -> None:
     """Serve the demo until the process is interrupted.
 
     Args:
         listener: The bound socket.
+        settings: Those of the demo.
         wsgi: Whether to run it as WSGI on waitress, else it is ASGI on uvicorn.
     """
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    demo = Demo(demo_settings())
+    demo = Demo(settings)
     if wsgi:
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of one request
         waitress = import_module("waitress")

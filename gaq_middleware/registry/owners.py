@@ -34,6 +34,7 @@ from gaq_middleware.core.commands import (
 from gaq_middleware.core.errors import JobNotFoundError, JobStateError, NotJobOwnerError
 from gaq_middleware.core.jobs import Event, Job, Owner, is_job_id, parse_cursor
 from gaq_middleware.core.settings import Settings
+from gaq_middleware.registry.runs import to_the_end
 from gaq_middleware.registry.stores import Store, new_attempt
 
 R = TypeVar("R")
@@ -211,8 +212,14 @@ class AsyncOwnerJobs(_Operations):
         return self._seen(owner, await self._store.aexecute(self._look(job_id)))
 
     async def cancel(self, job_id: str) -> Job:
-        """End a job as cancelled, publish that, and have its work stopped."""
-        command = self._cancellation(self._owner(), job_id)
+        """End a job as cancelled, publish that, and have its work stopped.
+
+        Once begun it goes on to its end even if the task is cancelled: a job that says cancelled
+        while nobody stops its work could not be cancelled again.
+        """
+        return await to_the_end(self._cancel(self._cancellation(self._owner(), job_id)))
+
+    async def _cancel(self, command: CancelJob) -> Job:
         job = self._cancelled(await self._store.aexecute(command))
         if self._canceller is not None:
             await _astop(self._canceller, job)

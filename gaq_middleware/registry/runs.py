@@ -126,7 +126,12 @@ class AsyncRun:
         self._ended = False
 
     async def __aenter__(self) -> Self:
-        if not await self._registry.start(self.job_id):
+        try:
+            started = await to_the_end(self._registry.start(self.job_id))
+        except asyncio.CancelledError as error:  # it may have started: nobody else will end it
+            await to_the_end(self._fail(error))
+            raise
+        if not started:
             raise _cannot_start(self.job_id)
         self._heartbeat = asyncio.create_task(self._keep_alive())
         return self
@@ -159,7 +164,7 @@ class AsyncRun:
         traceback: TracebackType | None,
     ) -> None:
         self._heartbeat.cancel()
-        await _to_the_end(self._leave(error))
+        await to_the_end(self._leave(error))
 
     async def _leave(self, error: BaseException | None) -> None:
         await asyncio.wait({self._heartbeat})
@@ -194,9 +199,12 @@ class AsyncRun:
                 beats = False
 
 
-async def _to_the_end(work: Coroutine[Any, Any, R]) -> R:
+async def to_the_end(work: Coroutine[Any, Any, R]) -> R:
     """Wait until work is done, however often this task is cancelled meanwhile; then say so."""
-    task = asyncio.ensure_future(work)
+    try:
+        task = asyncio.get_running_loop().create_task(work)
+    except RuntimeError:  # another kind of event loop: its cancellation is its own
+        return await work
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

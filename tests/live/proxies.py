@@ -43,7 +43,8 @@ class Backend:
         label: Its part of host names.
         server: How it is started.
         under: How it is started under `/pre`; None: it takes SCRIPT_NAME from the proxy.
-        h2c: Whether proxies that can speak HTTP/2 with it.
+        h2c: The proxies that speak HTTP/2 with it. (haproxy tells the end of a request apart, and
+            hypercorn loses the connection when the answer was earlier.)
         hides_peer: Whether it puts a forwarded address in the place of the proxy's.
         adds_prefix: Whether it puts its root path in front of any path, so that the proxy strips.
     """
@@ -51,7 +52,7 @@ class Backend:
     label: str
     server: Server
     under: Server | None = None
-    h2c: bool = False
+    h2c: tuple[str, ...] = ()
     hides_peer: bool = False
     adds_prefix: bool = False
 
@@ -62,6 +63,7 @@ class Backend:
 ASGI_APP, WSGI_APP = "tests.live.proxied:asgi_app", "tests.live.proxied:wsgi_app"
 UVICORN = (ASGI_APP, "--host=127.0.0.1", "--port={port}", "--log-level=warning")
 GRANIAN = ("--interface=asgi", "--host=127.0.0.1", "--port={port}")
+WAITRESS = ("--host=127.0.0.1", "--port={port}", "--no-clear-untrusted-proxy-headers")
 
 
 def _asgi(name: str, module: str, *options: str, http2: bool = False) -> Server:
@@ -99,7 +101,7 @@ BACKENDS = [
             ASGI_APP,
             http2=True,
         ),
-        h2c=True,
+        h2c=("caddy",),
     ),
     Backend(
         "granian",
@@ -110,7 +112,9 @@ BACKENDS = [
             *GRANIAN,
             f"--url-path-prefix={PREFIX}",
             ASGI_APP,
+            http2=True,
         ),
+        h2c=("haproxy", "caddy"),
     ),
     Backend(
         "gunicorn",
@@ -119,6 +123,16 @@ BACKENDS = [
             "wsgi",
             "gunicorn",
             ("-k=gthread", "--threads=4", "--bind=127.0.0.1:{port}", WSGI_APP),
+        ),
+    ),
+    Backend(  # by default it drops forwarded headers: no Secure, no public host
+        "waitress",
+        Server("waitress, behind proxies", "wsgi", "waitress", (*WAITRESS, WSGI_APP)),
+        Server(
+            "waitress under a root path, behind proxies",
+            "wsgi",
+            "waitress",
+            (*WAITRESS, f"--url-prefix={PREFIX}", WSGI_APP),
         ),
     ),
 ]
@@ -279,6 +293,7 @@ global
 defaults
     mode http
     option forwardfor
+    http-reuse never
     timeout connect 10s
     timeout client 60s
     timeout server 60s
@@ -296,12 +311,15 @@ def _haproxy_backend(site: Site) -> str:
         rules.append(f"http-request set-header Host {site.upstream}")
     if site.strips:
         rules.append(rf"http-request replace-path {PREFIX}(/.*) \1")
-    rules.append(f"server s {site.upstream}{' proto h2' if site.backend.h2c else ''}")
+    rules.append(f"server s {site.upstream}{' proto h2' if 'haproxy' in site.backend.h2c else ''}")
     return f"backend {site.host}.{site.listener}\n" + "".join(f"    {rule}\n" for rule in rules)
 
 
 def caddy(folder: Path, certificate: Path, sites: list[Site]) -> str:
-    """Write a configuration of caddy; it sets the X-Forwarded headers by itself."""
+    """Write a configuration of caddy; it sets the X-Forwarded headers by itself.
+
+    A POST on a connection kept alive that the server closes at that moment would be a 502.
+    """
     return "{\n admin off\n auto_https off\n servers {\n  protocols h1 h2\n }\n}\n" + "".join(
         _caddy_site(site, certificate) for site in sites
     )
@@ -316,14 +334,18 @@ def _caddy_site(site: Site, certificate: Path) -> str:
         lines.append("header_up Host {upstream_hostport}")
     inside = "\n  ".join(lines)
     tls = f"tls {certificate} {certificate}" if site.scheme == "https" else ""
-    to = f"h2c://{site.upstream}" if site.backend.h2c else site.upstream
+    versions = "h2c 2" if "caddy" in site.backend.h2c else "1.1"
     return f"""
 {site.scheme}://{site.host}:{site.port} {{
  bind 127.0.0.1
  {tls}
  {f"uri strip_prefix {PREFIX}" if site.strips else ""}
- reverse_proxy {to} {{
+ reverse_proxy {site.upstream} {{
   {inside}
+  transport http {{
+   versions {versions}
+   keepalive off
+  }}
  }}
 }}
 """
@@ -341,15 +363,20 @@ class Proxy:
         return self.name
 
     def require(self) -> str:
-        """Return its program; skip where it is not installed, and in CI fail."""
-        path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-        program = shutil.which(self.name, path=path)
-        if program is None:
-            missing = f"{self.name} not installed"
-            if os.environ.get("CI") == "true":
-                pytest.fail(missing)
-            pytest.skip(missing)
-        return program
+        """Return its program."""
+        return program_of(self.name)
+
+
+def program_of(name: str) -> str:
+    """Return the path of a program; skip where it is not installed, and in CI fail."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    program = shutil.which(name, path=path)
+    if program is None:
+        missing = f"{name} not installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return program
 
 
 PROXIES = [
@@ -434,10 +461,8 @@ def _sites(ports: Mapping[str, int], upstreams: Mapping[str, int]) -> Iterable[S
 
 def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
     """Return a certificate with its key for all hosts, and what trusts its authority alone."""
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.fail("openssl not installed")
-    new = f"{program} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split()
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    new = [program_of("openssl"), *options.split()]
     authority = ["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]
     signs = ["-addext", "keyUsage=critical,keyCertSign"]
     site = ["-subj", f"/CN={DOMAIN}", "-keyout", "site.key", "-out", "site.pem"]

@@ -1,4 +1,4 @@
-"""Real proxies with TLS in front of real servers: cookies, origins, prefixes, and who is believed."""
+"""Real proxies with TLS before real servers: cookies, origins, prefixes, and who is believed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ import pytest
 from gaq_middleware import issue_token
 from tests.helpers import POLL, Answer, cookies, make_settings, read_claims
 from tests.live.conftest import Running, Server, require
-from tests.live.proxies import (
+
+pytestmark = pytest.mark.live
+ABSENT = [name for name in ("httpx", "h2") if importlib.util.find_spec(name) is None]
+if ABSENT and os.environ.get("CI") != "true":
+    pytest.skip(f"{', '.join(ABSENT)} not installed", allow_module_level=True)
+
+from tests.live.proxies import (  # noqa: E402
     BACKENDS,
     KEEPS_HOST,
     KEEPS_PREFIX,
@@ -37,7 +43,6 @@ from tests.live.proxies import (
     make_certificate,
 )
 
-pytestmark = pytest.mark.live
 Run = Callable[[Server], Running]
 Visit = Callable[..., Visitor]
 CHART = "/api/v1/chart/data"
