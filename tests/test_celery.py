@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import logging
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import time
 import uuid
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -47,7 +49,15 @@ for module in ("redis", "celery"):
 
 import kombu.exceptions  # noqa: E402
 from celery import Celery  # noqa: E402
-from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded  # noqa: E402
+from celery.exceptions import (  # noqa: E402
+    Ignore,
+    Reject,
+    Retry,
+    SoftTimeLimitExceeded,
+    TimeLimitExceeded,
+    WorkerLostError,
+)
+from celery.signals import task_failure, task_revoked  # noqa: E402
 
 from gaq_middleware.celery import GaqTask, _silence, canceller, submit  # noqa: E402
 from tests import celery_tasks  # noqa: E402
@@ -443,6 +453,11 @@ class TestLoss:
         assert [event["status"] for event in farm.events(job)] == ["cancelled"]
 
 
+def jobs_of(settings: Settings) -> OwnerJobs:
+    """Return what the owner may do."""
+    return OwnerJobs(store_for(settings), lambda: OWNER, settings)
+
+
 def nothing() -> str:
     """Do nothing: the body of tasks that are not about their body."""
     return "nothing"
@@ -495,7 +510,8 @@ class TestSubmit:
         """The error comes out, and the owner reads that nothing was queued, and not why."""
         away = Celery("away", broker="redis://127.0.0.1:1/0", set_as_current=False)
         task = away.task(base=GaqTask)(nothing)
-        job = farm.jobs().submit()
+        patient = make_settings(job_ttl_seconds="60")  # older releases take six seconds
+        job = OwnerJobs(farm.store, lambda: OWNER, patient).submit()
 
         async def in_a_coroutine() -> None:
             submit(task, job)
@@ -549,11 +565,11 @@ class TestTask:
 
     def work(self, app: Celery, settings: Settings, body: Callable[[], object]) -> Job:
         """Submit a job, run its body, and return what became of it."""
-        jobs = OwnerJobs(store_for(settings), lambda: OWNER, settings)
-        job = jobs.submit()
+        jobs = jobs_of(settings)
+        job = jobs.submit(job_id="j")
         submit(app.task(base=GaqTask, settings=settings)(body), job)
         assert len(jobs.events()) <= 1
-        return jobs.get(job.job_id)
+        return jobs.get("j")
 
     @pytest.mark.parametrize(
         ("error", "status", "message"),
@@ -565,20 +581,91 @@ class TestTask:
             (Reject("no", requeue=True), "running", None),
             (Ignore(), "running", None),
             (Retry("later", when=5), "running", None),
+            (SystemExit(-241), "error", "The work of the job was stopped."),
         ],
     )
     def test_what_the_body_raises(
-        self, eager: Celery, settings: Settings, error: Exception, status: str, message: str | None
+        self,
+        eager: Celery,
+        settings: Settings,
+        error: BaseException,
+        status: str,
+        message: str | None,
     ) -> None:
         """Celery's words for "not yet" leave the job alive; all else ends it."""
 
         def body() -> None:
             raise error
 
-        job = self.work(eager, settings, body)
+        with suppress(SystemExit):
+            self.work(eager, settings, body)
+        job = jobs_of(settings).get("j")
 
         assert job.status == status
         assert job.errors == ([] if message is None else [{"message": message}])
+
+    @pytest.mark.parametrize("error", [None, SoftTimeLimitExceeded()])
+    def test_a_body_that_is_cancelled_meanwhile(
+        self,
+        eager: Celery,
+        settings: Settings,
+        error: Exception | None,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The cancel's event is the only one, and nothing more is made of the task."""
+        monkeypatch.setattr("gaq_middleware.celery.MAX_SIGNAL_SECONDS", 0)
+
+        def body() -> str:
+            jobs_of(settings).cancel("j")
+            if error is not None:
+                raise error
+            return "/late"
+
+        assert self.work(eager, settings, body).status == "cancelled"
+        assert [event.status for event in jobs_of(settings).events()] == ["cancelled"]
+
+    def test_a_task_without_a_job_is_not_run_and_says_so(
+        self, eager: Celery, settings: Settings, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Whoever calls delay() in place of submit() finds out why nothing happens."""
+        caplog.set_level(logging.INFO, "gaq_middleware")
+        task = eager.task(base=GaqTask, settings=settings)(nothing)
+
+        assert task.delay().state == "IGNORED"
+        assert "unknown here. Do not run it." in caplog.text
+
+    @pytest.mark.parametrize(
+        ("tell", "message"),
+        [
+            (
+                lambda task: task_failure.send(task, task_id="j", exception=WorkerLostError()),
+                "The worker that ran the job was lost.",
+            ),
+            (
+                lambda task: task_failure.send(task, task_id="j", exception=TimeLimitExceeded()),
+                "The job took longer than its time limit.",
+            ),
+            (
+                lambda task: task_revoked.send(task, request=Mock(id="j"), expired=True),
+                "No worker took the job in time.",
+            ),
+            (
+                lambda task: task_revoked.send(task, request=Mock(id="j"), expired=False),
+                "The work of the job was stopped.",
+            ),
+        ],
+    )
+    def test_what_only_the_main_process_knows(
+        self, eager: Celery, settings: Settings, tell: Callable[[object], object], message: str
+    ) -> None:
+        """Celery tells by signals; tasks that are not ours are none of our business."""
+        jobs = jobs_of(settings)
+        jobs.submit(job_id="j")
+
+        tell(eager.task(nothing, name="plain"))
+        assert jobs.events() == []
+        tell(eager.task(base=GaqTask, settings=settings)(nothing))
+        assert [event.errors[0]["message"] for event in jobs.events()] == [message]
 
     def test_a_result_url_that_is_too_long_fails_the_job(
         self, eager: Celery, settings: Settings

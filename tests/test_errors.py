@@ -338,6 +338,7 @@ def caused(error: Exception, cause: BaseException | None) -> Exception:
 
 
 OWN, NEWER = ForbiddenError("a"), NotFoundError("b")
+STARTED = "Caught handled exception, but response already started."
 
 
 @pytest.mark.parametrize(
@@ -355,6 +356,8 @@ OWN, NEWER = ForbiddenError("a"), NotFoundError("b")
         pytest.param(caused(LitestarError(), ValueError("x")), None, id="Litestar's of another"),
         pytest.param(caused(LitestarError(), None), None, id="Litestar's own"),
         pytest.param(caused(ValueError("x"), OWN), None, id="a foreign one caused by ours"),
+        pytest.param(caused(RuntimeError(STARTED), OWN), OWN, id="Starlette's, after a head"),
+        pytest.param(caused(RuntimeError(STARTED), None), None, id="Starlette's of its own"),
     ],
 )
 def test_what_counts_as_an_error_of_ours(

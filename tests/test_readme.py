@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -270,7 +269,7 @@ def test_the_curl_lines_work_as_pasted(tmp_path: Path) -> None:
                 ["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
             )
         finally:
-            process.send_signal(signal.SIGINT)
+            process.kill()
     login, cancelled, events = done.stdout.splitlines()
 
     assert '"ada"' in login

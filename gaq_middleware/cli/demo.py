@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import signal
 import socket
 from contextlib import suppress
 from importlib import import_module
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
         listener = _listen(options.host, options.port)
     except (OSError, UnicodeError) as error:
         return complain(f"Cannot listen on {options.host}: {_why(error, options.port)}")
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell had them ignored
+        signal.signal(number, signal.default_int_handler)
     with listener, TemporaryDirectory(prefix="gaq-demo-") as folder, suppress(KeyboardInterrupt):
         jar = Path(folder) / "cookies"
         print(welcome(listener, jar, settings, wsgi=options.wsgi), flush=True)

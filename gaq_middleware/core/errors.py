@@ -296,6 +296,5 @@ def own_error(exc: BaseException | None) -> RequestError | None:
     if isinstance(members, tuple) and members:
         own = [own_error(member) for member in members]
         return own[-1] if all(own) else None
-    if type(exc).__module__.partition(".")[0] == "litestar" or exc.args == _STARLETTE_STARTED:
-        return own_error(exc.__cause__)
-    return None
+    wraps = type(exc).__module__.partition(".")[0] == "litestar" or exc.args == _STARLETTE_STARTED
+    return own_error(exc.__cause__) if wraps else None

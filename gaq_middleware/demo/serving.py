@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import shlex
 import socket
-from contextlib import closing
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
@@ -71,8 +71,13 @@ def serve(listener: socket.socket, settings: Settings, *, wsgi: bool) -> None:
     if wsgi:
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of one request
         waitress = import_module("waitress")
-        with closing(waitress.create_server(wsgi_app(demo), sockets=[listener])) as server:
+        channels: dict[int, Any] = {}  # the server's own sockets, and those of its clients
+        server = waitress.create_server(wsgi_app(demo), sockets=[listener], map=channels)
+        try:
             server.run()
+        finally:
+            for channel in list(channels.values()):
+                channel.close()
     else:
         uvicorn = import_module("uvicorn")
         app = asgi_app(demo)

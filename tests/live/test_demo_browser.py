@@ -137,9 +137,12 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "wsgi":
         command.append("--wsgi")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield first_line(process, r"(http://\S+)")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SECONDS) == 0
+        try:
+            yield first_line(process, r"(http://\S+)")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
 
 
 @pytest.fixture
