@@ -54,6 +54,8 @@ class AsyncQueryMiddleware:
         check_app(app, "asgi")
         self.app = app
         self.engine = Engine(settings, user_from, canceller)
+        if self.engine.settings.remote_user_header == "REMOTE_USER":
+            self.engine.log.once("remote_user_under_asgi")
         self._wanted = {name.encode("latin-1"): name for name in self.engine.guard.wanted}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -73,7 +73,7 @@ class RequestContext:
         return self._operations(AsyncOwnerJobs)
 
     def login(self, user_id: str | int) -> None:
-        """Issue the cookie of a user on this response, if it ends below 400.
+        """Issue the cookie of a user on this response, if it ends below 400; never a guest's.
 
         Args:
             user_id: The app's id of the user; 0 is an id.
@@ -85,10 +85,9 @@ class RequestContext:
         text = as_user_id(user_id)
         if text is None:
             raise ValueError(NOT_A_USER_ID.format(user_id))
-        engine = self._changeable("login").engine
-        if engine.settings.issue != "off":
-            claims = self._state.find().claims
-            self._state.wish = engine.issuer.login_token(text, claims, engine.clock())
+        engine, finding = self._changeable("login").engine, self._state.find()
+        if engine.settings.issue != "off" and finding.via != "guest":
+            self._state.wish = engine.issuer.login_token(text, finding.claims, engine.clock())
 
     def logout(self) -> None:
         """Delete the cookie on this response, if it ends below 400.

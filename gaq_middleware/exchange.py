@@ -44,6 +44,8 @@ class Exchange:
             return None
         outcome = engine.guard.check(self.head, state.find)
         if not isinstance(outcome, Refusal):
+            if isinstance(outcome, Reply) and outcome.status == 405:
+                engine.log.refused(self.head, Refusal.of("method_not_allowed"))
             return outcome
         engine.log.refused(self.head, outcome)
         return engine.guard.refuse(self.head, outcome, state.finding, state.started)
@@ -145,6 +147,7 @@ class Exchange:
         now, sessions = engine.clock(), engine.sources.sessions
         session = sessions.new_session(values("set-cookie"), now) if sessions else None
         new_user = as_user_id(session.user) if session else None
+        old_user = sessions.user(head.headers.get("cookie", ()), now) if sessions else None
         departure = Departure(
             head=head,
             finding=state.find(),
@@ -154,8 +157,8 @@ class Exchange:
             is_protected=self.is_protected,
             has_source=engine.has_source,
             signs_in=new_user is not None,
-            signs_out=session is not None and new_user is None and state.user() is not None,
-            known=state.user_at_head if session is None else lambda: new_user,
+            signs_out=session is not None and new_user is None and old_user is not None,
+            known=state.user_at_head if new_user is None else lambda: new_user,
             status=status,
             values=values,
             age=now - state.started,

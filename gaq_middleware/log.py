@@ -51,6 +51,11 @@ NOTICES = {
         "GAQ_REMOTE_USER_HEADER has a hyphen, and under WSGI a client's header with _ in its place "
         "looks the same to us. Let the proxy delete both spellings, or choose a name without one.",
     ),
+    "remote_user_under_asgi": (
+        logging.WARNING,
+        "GAQ_REMOTE_USER_HEADER=REMOTE_USER is a variable of WSGI servers; under ASGI nobody is "
+        "named by it. Let a trusted proxy set a header.",
+    ),
     "rewritten_peer": (
         logging.WARNING,
         "GAQ_REMOTE_USER_HEADER came, but the server has put a forwarded address in the place of "

@@ -75,7 +75,7 @@ class RequestState:
 
     def close(self) -> None:
         """End the request: what outlives it keeps identity and jobs, nothing else."""
-        if self.engine.has_source:
+        if self.engine.has_source and self.may_raise:
             self.find()  # while the source can still be asked
         self.is_closed = self.is_head_out = self._has_asked = True
         self.source = None

@@ -71,8 +71,9 @@ class AsyncQueryMiddleware:
             try:
                 outcome = exchange.admit(environ)
                 if outcome is None:
-                    if exchange.cookie_header is not None:
-                        environ["HTTP_COOKIE"] = exchange.cookie_header
+                    cookie = exchange.cookie_header
+                    if cookie is not None:
+                        environ["HTTP_COOKIE"] = cookie
                     return call.run(self.app)
                 return call.answer(outcome)
             except BaseException:

@@ -36,7 +36,9 @@ app.conf.update(
 
 def task(**options: Any) -> Callable[[Callable[..., object]], Any]:
     """Return a decorator that makes a task of a function."""
-    decorator: Callable[[Callable[..., object]], Any] = app.task(base=GaqTask, **options)
+    decorator: Callable[[Callable[..., object]], Any] = app.task(
+        base=GaqTask, shared=False, **options
+    )
     return decorator
 
 

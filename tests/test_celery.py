@@ -509,7 +509,7 @@ class TestSubmit:
     def test_a_broker_that_refuses_fails_the_job(self, farm: Farm, in_loop: bool) -> None:
         """The error comes out, and the owner reads that nothing was queued, and not why."""
         away = Celery("away", broker="redis://127.0.0.1:1/0", set_as_current=False)
-        task = away.task(base=GaqTask)(nothing)
+        task = away.task(base=GaqTask, shared=False)(nothing)
         patient = make_settings(job_ttl_seconds="60")  # older releases take six seconds
         job = OwnerJobs(farm.store, lambda: OWNER, patient).submit()
 
@@ -541,7 +541,7 @@ class TestSubmit:
     def test_a_plain_task_will_do(self, farm: Farm) -> None:
         """One that reports by itself; only then the variables are read."""
         queue = str(uuid.uuid4())
-        task = farm.app.task(nothing, name="plain")
+        task = farm.app.task(nothing, name="plain", shared=False)
 
         farm.submit(task.s().set(queue=queue))
         assert farm.broker.llen(queue) == 1
@@ -567,7 +567,7 @@ class TestTask:
         """Submit a job, run its body, and return what became of it."""
         jobs = jobs_of(settings)
         job = jobs.submit(job_id="j")
-        submit(app.task(base=GaqTask, settings=settings)(body), job)
+        submit(app.task(base=GaqTask, shared=False, settings=settings)(body), job)
         assert len(jobs.events()) <= 1
         return jobs.get("j")
 
@@ -629,7 +629,7 @@ class TestTask:
     ) -> None:
         """Whoever calls delay() in place of submit() finds out why nothing happens."""
         caplog.set_level(logging.INFO, "gaq_middleware")
-        task = eager.task(base=GaqTask, settings=settings)(nothing)
+        task = eager.task(base=GaqTask, shared=False, settings=settings)(nothing)
 
         assert task.delay().state == "IGNORED"
         assert "unknown here. Do not run it." in caplog.text
@@ -662,9 +662,9 @@ class TestTask:
         jobs = jobs_of(settings)
         jobs.submit(job_id="j")
 
-        tell(eager.task(nothing, name="plain"))
+        tell(eager.task(nothing, name="plain", shared=False))
         assert jobs.events() == []
-        tell(eager.task(base=GaqTask, settings=settings)(nothing))
+        tell(eager.task(base=GaqTask, shared=False, settings=settings)(nothing))
         assert [event.errors[0]["message"] for event in jobs.events()] == [message]
 
     def test_a_result_url_that_is_too_long_fails_the_job(
@@ -697,14 +697,14 @@ class TestTask:
         self, eager: Celery, settings: Settings
     ) -> None:
         """Without a worker there is no job."""
-        task = eager.task(base=GaqTask)(nothing)
+        task = eager.task(base=GaqTask, shared=False)(nothing)
 
         assert task() == "nothing"
 
     def test_without_a_store_nothing_runs(self, eager: Celery) -> None:
         """The body would publish nothing."""
         settings = make_settings(store_url="redis://127.0.0.1:1/0")
-        task = eager.task(base=GaqTask, settings=settings)(nothing)
+        task = eager.task(base=GaqTask, shared=False, settings=settings)(nothing)
 
         assert isinstance(task.apply(task_id="j").result, StoreError)
 

@@ -66,12 +66,14 @@ class TestStoreFor:
 
         assert store_for(settings) is store_for(make_settings(stream_prefix="shared-"))
 
-    @pytest.mark.parametrize(
-        "other", [{"stream_prefix": "b-"}, {"stream_limit": "5"}, {"job_ttl_seconds": "5"}]
-    )
-    def test_other_settings_have_another_store(self, other: dict[str, str]) -> None:
-        """Prefix, limit and time to live keep stores apart."""
-        assert store_for(make_settings()) is not store_for(make_settings(**other))
+    @pytest.mark.parametrize("other", [{"stream_limit": "5"}, {"job_ttl_seconds": "5"}])
+    def test_other_limits_share_it_too(self, other: dict[str, str]) -> None:
+        """A worker with another time to live still sees the app's jobs."""
+        assert store_for(make_settings()) is store_for(make_settings(**other))
+
+    def test_another_prefix_has_another_store(self) -> None:
+        """URL and prefix keep stores apart."""
+        assert store_for(make_settings()) is not store_for(make_settings(stream_prefix="b-"))
 
     def test_threads_that_ask_at_once_get_one(self) -> None:
         """Making the store is safe for threads."""

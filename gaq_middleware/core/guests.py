@@ -27,7 +27,7 @@ class GuestVerifier:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._channel_secret = settings.channel_secret or settings.jwt_secret
-        self._remembered: Remembered[tuple[GuestIdentity, Window]] = Remembered()
+        self._remembered: Remembered[tuple[GuestIdentity, Window]] = Remembered(weight=20)
 
     def verify(self, raw: str, now: float) -> GuestIdentity | Refusal:
         """Return the guest of a valid token, else why it is refused.

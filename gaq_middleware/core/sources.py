@@ -31,10 +31,11 @@ class HeadSources:
 
     def _named_by_proxy(self, head: RequestHead) -> str | None:
         if self._header == "remote_user":
-            return head.remote_user
-        if not self._header or not self._trust.trusts(head):
+            value = head.remote_user
+        elif not self._header or not self._trust.trusts(head):
             return None
-        value = head.one(self._header)  # a client's own line beside the proxy's: nobody
+        else:
+            value = head.one(self._header)  # a client's own line beside the proxy's: nobody
         return None if value is None or "," in value else value
 
     def is_named_by_rewritten_peer(self, head: RequestHead) -> bool:

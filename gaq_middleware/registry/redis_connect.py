@@ -250,7 +250,7 @@ class Connections:
         if loop not in self._pools:
             for known in list(self._pools):
                 if known.is_closed():
-                    del self._pools[known]
+                    self._pools.pop(known, None)  # another thread may have been first
             pool = AsyncPool(self._target)
             self._pools[loop] = pool, self._close_with(loop)
             await self._pools[loop][1].__anext__()
@@ -261,8 +261,9 @@ class Connections:
         try:
             yield
         finally:
-            pool, _ = self._pools.pop(loop)
-            await pool.aclose()
+            pool, _ = self._pools.pop(loop, (None, None))
+            if pool is not None:
+                await pool.aclose()
 
     def _renew(self) -> None:
         self._pool = Pool(self._target)

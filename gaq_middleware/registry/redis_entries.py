@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 from gaq_middleware.core.commands import EventPage, EventText, event_head, event_tail
@@ -20,6 +21,7 @@ Entry = tuple[bytes, list[bytes]]
 EventId = tuple[int, int]
 
 MAX_REMEMBERED = 1000  # channels, of which it is known up to where bad entries were logged
+_ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
 
 logger = logging.getLogger("gaq_middleware")
 
@@ -84,7 +86,9 @@ def _event(channel_id: str, entry: Entry) -> EventText | None:
 
 def _is_ours(entry: Entry) -> bool:
     fields = entry[1]
-    return len(fields) == 4 and fields[0] == b"data" and fields[2] == b"gaq"
+    if len(fields) != 4 or fields[0] != b"data" or fields[2] != b"gaq":
+        return False
+    return _ID.fullmatch(fields[3]) is not None
 
 
 def _foreign(channel_id: str, fields: list[bytes]) -> str:
@@ -114,7 +118,7 @@ def foreign_job(job_id: str, record: bytes) -> Job | None:
     The job has no owner if the record names none, and then belongs to nobody.
     """
     try:
-        data: Any = json.loads(record)
+        data: Any = json.loads(record.decode())
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict):

@@ -13,7 +13,7 @@ from gaq_middleware.registry.memory import MemoryStore
 
 R = TypeVar("R")
 
-_stores: dict[tuple[object, ...], Store] = {}
+_stores: dict[tuple[str, str], Store] = {}
 _lock = threading.Lock()
 
 
@@ -32,18 +32,14 @@ class Store(Protocol):
 
 
 def store_for(settings: Settings) -> Store:
-    """Return this process's store: one and the same for the same URL, prefix, limits and ttl.
+    """Return this process's store: one and the same for a URL and prefix.
+
+    The app and its workers may differ in other settings; the limits of whoever came first hold.
 
     Raises:
         SettingsError: The URL cannot be used.
     """
-    key = (
-        settings.store_url,
-        settings.stream_prefix,
-        settings.stream_limit,
-        settings.stream_limit_firehose,
-        settings.job_ttl_seconds,
-    )
+    key = (settings.store_url, settings.stream_prefix)
     with _lock:
         if key not in _stores:
             _stores[key] = _new_store(settings)
