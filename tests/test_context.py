@@ -366,3 +366,17 @@ def test_the_app_sees_only_the_token_that_counts(face: str) -> None:
 
     assert seen[:3] == [f"async-token={mine}; a=1"] * 3
     assert read_claims(seen[3].split("=")[1])["sub"] == "7"
+
+
+@FACES
+def test_a_guest_cannot_log_in(face: str) -> None:
+    """login() has no effect on a guest's request: no cookie reaches them, so no identity either."""
+    visited = visit(
+        face,
+        lambda c: (c.login(9), c.identity),
+        ask(X_GuestToken=guest_token()),
+        settings=guest_settings(),
+    )
+
+    assert isinstance(visited.result[1], GuestIdentity)
+    assert visited.answer.all("Set-Cookie") == []

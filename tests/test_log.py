@@ -197,3 +197,22 @@ def test_a_header_that_has_a_twin_under_wsgi_is_warned_about(
         Site(face, make_settings(remote_user_header=name, **variables))
 
     assert caplog.text.count("has a hyphen") == 1
+
+
+def test_a_server_variable_under_asgi_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """REMOTE_USER is a variable of WSGI servers: under ASGI it names nobody, and says so."""
+    for face in ("asgi", "wsgi"):
+        Site(face, make_settings(remote_user_header="REMOTE_USER"))
+
+    assert caplog.text.count("under ASGI nobody is named") == 1
+
+
+@FACES
+def test_a_wrong_method_is_logged_too(face: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One line per refusal, a 405 included."""
+    site = Site(face, make_settings())
+    caplog.clear()
+
+    assert site(ask("POST", POLL, Cookie=cookies(token()))).status == 405
+    (line,) = caplog.records
+    assert "405 method_not_allowed" in line.getMessage()

@@ -326,6 +326,16 @@ class TestReading:
         assert "\n" not in event.text
         assert event.event().id == event_id
 
+    @pytest.mark.parametrize("mark", ["bogus", "1-", "\u00e9", ""])
+    def test_an_entry_with_a_mark_that_is_none_is_foreign(
+        self, world: World, raw: Any, mark: str
+    ) -> None:
+        """A broken `gaq` field must not blame the client's cursor."""
+        event_id = raw.xadd(P + CHANNEL, {"data": DONE, "gaq": mark})
+
+        (event,) = world.read("0-1", USER).events
+        assert (event.id, event.payload) == (event_id, DONE)
+
     @pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
     def test_a_bad_entry_is_left_out_and_logged_once(
         self, world: World, raw: Any, bad: dict[str, Any], caplog: pytest.LogCaptureFixture

@@ -62,6 +62,7 @@ def test_a_header_names_the_user_when_the_proxy_sent_it(
 def test_the_server_variable_is_another_thing_than_a_header() -> None:
     """REMOTE_USER is set by the server; a header Remote-User is not it, and no peer is asked."""
     assert user(head("6.6.6.6", remote_user="ada"), remote_user_header="REMOTE_USER") == "ada"
+    assert user(head(remote_user="cn=a,dc=b"), remote_user_header="REMOTE_USER") is None
     forged = head(headers={"remote-user": ["admin"], "remote_user": ["admin"]})
     assert user(forged, remote_user_header="REMOTE_USER") is None
 

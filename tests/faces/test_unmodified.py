@@ -213,3 +213,22 @@ def test_a_logout_deletes_the_cookie(browser: Browser) -> None:
     assert browser("GET", "/logout").cookie() == ""
     assert browser("GET", "/").cookie() is None
     assert browser("GET", POLL).code == "token_missing"
+
+
+def test_a_session_without_a_user_leaves_the_word_to_other_sources() -> None:
+    """A counter in the session is no log-out: whom user_from names still gets the cookie."""
+    flask: Any = pytest.importorskip("flask")
+    app = flask.Flask("app")
+    app.secret_key = SECRET
+
+    @app.get("/")
+    def home() -> str:
+        flask.session["seen"] = flask.session.get("seen", 0) + 1
+        return "page"
+
+    settings = Settings.from_env({**VARIABLES, "GAQ_SESSION_FORMAT": "flask"})
+    wrapped = wsgi.AsyncQueryMiddleware(app.wsgi_app, settings, user_from=lambda environ: 7)
+    answer = call_wsgi(wrapped, Ask("GET", "/"))
+
+    assert len(answer.all("Set-Cookie")) == 2
+    assert read_claims(answer.cookie() or "")["sub"] == "7"
