@@ -116,8 +116,9 @@ class Log:
                 return
             self._told.add(name)
         logger.warning(
-            "%s came from %s, which is not in GAQ_TRUSTED_PROXIES, and is ignored. If that is your "
-            "proxy, add its address.",
+            "%s came from %s, which is not in GAQ_TRUSTED_PROXIES: it is not believed, but for the "
+            "cookie's Secure. If that is your proxy, add its address, and what it overwrites to "
+            "GAQ_TRUSTED_HEADERS.",
             name,
             _shown(head.peer),
         )

@@ -31,11 +31,13 @@ def why(kind: Kind, text: str) -> str:
         pytest.param(LEVEL, "lax", "Lax", id="a word in another case"),
         pytest.param(LEVEL, "NONE", "None", id="a word in capitals"),
         pytest.param(kinds.SECRET, K, K.encode(), id="a secret"),
-        pytest.param(kinds.SECRET, "äöüßÄÖÜ€" * 3, ("äöüßÄÖÜ€" * 3).encode(), id="32 bytes count"),
+        pytest.param(
+            kinds.SECRET, "äöüßÄÖÜ€" * 3 + "x", ("äöüßÄÖÜ€" * 3 + "x").encode(), id="32 bytes count"
+        ),
         pytest.param(
             kinds.SECRET,
-            "0123456789abcdef0123456789abcdef",
-            b"0123456789abcdef0123456789abcdef",
+            "0123456789abcdef0123456789abcdeX",
+            b"0123456789abcdef0123456789abcdeX",
             id="exactly 32 bytes",
         ),
         pytest.param(
@@ -209,11 +211,23 @@ def test_what_a_kind_refuses(kind: Kind, text: str, reason: str) -> None:
         pytest.param("django-insecure-0123456789abcdefghijklm", id="Django's start-project key"),
         pytest.param("0" * 64, id="zeros"),
         pytest.param("secret" * 8, id="secret eight times"),
+        pytest.param("0f8a3bc2d1e9" * 3, id="any word three times"),
+        pytest.param("YOUR_OWN_RANDOM_GENERATED_SECRET_KEY", id="Superset's documentation"),
+        pytest.param("TEST_NON_DEV_SECRET_0123456789abcdef", id="Superset's compose file"),
     ],
 )
 def test_case_62_placeholders_and_fillings_are_refused(text: str) -> None:
     """Known placeholders, one-character fillings and Superset's defaults never sign (case 62)."""
     assert "gaq secret" in why(kinds.SECRET, text)
+    assert "gaq secret" in why(kinds.SESSION_SECRET, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["TEST_NON_DEV_SECRET", "\x02\x01thisismyscretkey\x01\x02\\e\\y\\y\\h"]
+)
+def test_case_62_sessions_signed_with_a_shipped_default_are_anybodys(text: str) -> None:
+    """Superset's SECRET_KEY of its compose file, and the old default (CVE-2023-27524)."""
+    assert "placeholder" in why(kinds.SESSION_SECRET, text)
 
 
 def test_a_refused_secret_is_not_in_the_reason() -> None:

@@ -240,8 +240,6 @@ def test_the_superset_block(
     monkeypatch.setitem(sys.modules, "superset", ModuleType("superset"))
     monkeypatch.setitem(sys.modules, "superset.app", module)
     monkeypatch.delenv("GAQ_JWT_SECRET")
-    monkeypatch.setenv("GAQ_SESSION_FORMAT", "flask")
-    monkeypatch.setenv("GAQ_SESSION_SECRET", K2)
     monkeypatch.setenv("GAQ_EVENTS_PATH", events_path)
 
     client = Client(run("from superset.app import")["application"])

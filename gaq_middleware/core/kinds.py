@@ -20,8 +20,8 @@ MIN_SESSION_SECRET_BYTES = 16
 MIN_SECRET_BYTES = 32  # RFC 7518 section 3.2: a key at least as long as the hash output
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _PLACEHOLDER = re.compile(
-    r"change.?me|change.?this|replace.?me|place.?holder|your.?secret|example.?secret"
-    r"|this.?is.?a.?secret|not.?so.?secret|insecure",
+    r"change.?me|change.?this|replace.?me|place.?holder|your.?(own|secret)|example.?secret"
+    r"|this.?is.?a.?secret|this.?is.?my|not.?so.?secret|insecure|test.?non.?dev",
     re.IGNORECASE,
 )
 _PLACEHOLDER_CHARACTERS = 6
@@ -84,7 +84,8 @@ def _secret(text: str, least: int = MIN_SECRET_BYTES) -> bytes:
         raise ValueError("it contains a comma, which separates secrets in a list")
     if len(secret) < least:
         raise ValueError(f"it has only {len(secret)} bytes; `gaq secret` prints a good one")
-    if _PLACEHOLDER.search(text) or len(set(text)) < _PLACEHOLDER_CHARACTERS:
+    repeats = text in (text * 2)[1:-1]  # one word several times over
+    if repeats or _PLACEHOLDER.search(text) or len(set(text)) < _PLACEHOLDER_CHARACTERS:
         raise ValueError("it is a placeholder; `gaq secret` prints a good one")
     return secret
 

@@ -38,6 +38,8 @@ _NAMES = {
     **_KEYS,
     **_GUEST_KEYS,
     "GAQ_GUEST_AUDIENCE": AUDIENCE,
+    "GAQ_SESSION_SECRET": "SECRET_KEY",
+    "GAQ_SESSION_COOKIE": "SESSION_COOKIE_NAME",
     "GAQ_STORE_URL": BACKEND,
     "GAQ_JOB_TTL_SECONDS": EXPIRATION,
     "GAQ_JWT_MAX_AGE_SECONDS": EXPIRATION,
@@ -117,6 +119,10 @@ def read(config: Mapping[str, Any], given: Collection[str]) -> Found:
         _read_issuer(found, is_old=seconds is None)
     if flags.get("EMBEDDED_SUPERSET"):
         _read_guests(config, found)
+    if config.get("SECRET_KEY") is not None and not config.get("SESSION_SERVER_SIDE"):
+        found.put("GAQ_SESSION_FORMAT", "flask")
+        found.put("GAQ_SESSION_SECRET", config["SECRET_KEY"])
+        found.put("GAQ_SESSION_COOKIE", config.get("SESSION_COOKIE_NAME"))
     found.put("GAQ_STORE_URL", lambda: _store_url(config.get(BACKEND) or {}))
     if not flags.get("GLOBAL_ASYNC_QUERIES"):
         found.doubts.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -602,3 +603,15 @@ def test_login_submit_cancel_poll_and_logout(face: str, settings: Settings) -> N
     assert (event["job_id"], event["status"], event["user_id"]) == (job, "cancelled", 7)
     assert site(ask("POST", "/logout", **mine)).cookie(name) == ""
     assert site(ask("GET", POLL)).code == "token_missing"
+
+
+@pytest.mark.parametrize("face", ["asgi", "wsgi"])
+def test_case_27_parallel_first_requests_agree_on_the_channel(face: str) -> None:
+    """Two requests of one session without a token: both new cookies open one channel."""
+    site = Site(face, make_settings(), user_from=lambda source: "7")
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(site, [ask("GET", "/"), ask("GET", "/")]))
+
+    channels = {read_claims(answer.cookie() or "")["channel"] for answer in answers}
+    assert len(channels) == 1
