@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaq_middleware.core.paths import PathRules
+from tests.django_setup import configure_django
 
 EVENTS = "/api/v1/async_event"
 PROTECTED = (EVENTS, "/api/v1/chart/data", "/api/v1/chart/*/data", "/superset/explore_json")
@@ -787,13 +788,11 @@ def traversal_judge(hit: Hit, hits: list[str], loop: Loop) -> Dispatches:
 
 def django_judge(hit: Hit, hits: list[str], loop: Loop) -> Dispatches:
     """Django's resolver, with an expression that ignores case."""
-    conf = pytest.importorskip("django.conf").settings
+    configure_django()
     urls, resolvers = (
         pytest.importorskip("django.urls"),
         pytest.importorskip("django.urls.resolvers"),
     )
-    if not conf.configured:
-        conf.configure(ROOT_URLCONF=__name__)
     routes = [urls.path("api/w/<str:pk>/data", hit), urls.re_path(r"(?i)^api/x$", hit)]
     resolver = resolvers.URLResolver(resolvers.RegexPattern(r"^/"), routes)
 

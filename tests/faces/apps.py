@@ -33,6 +33,7 @@ from gaq_middleware import (
     current,
     wsgi,
 )
+from tests.django_setup import configure_django
 
 Mode = Literal["off", "debug", "test"]
 """Debug off, debug on, and the mode in which a framework's own test client runs."""
@@ -528,11 +529,8 @@ def django_respond(out: Out, *, is_async: bool = False) -> Any:
 
 def django_settings(mode: Mode, views: dict[str, Callable[..., Any]]) -> Any:
     """Return a context in which Django has these views."""
-    django, conf = load("django"), load("django.conf")
+    configure_django()
     utils, urls = load("django.test.utils"), load("django.urls")
-    if not conf.settings.configured:
-        conf.settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="s", ROOT_URLCONF=(), USE_TZ=True)
-        django.setup()
     rules = tuple(
         urls.path(path[1:].replace("{", "<str:").replace("}", ">"), view)
         for path, view in views.items()
