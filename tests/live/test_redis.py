@@ -31,7 +31,7 @@ need_redis()
 from gaq_middleware.registry.redis import RedisStore  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-JOBS, PROCESSES, ROUNDS = 2_000, 4, 1_000
+JOBS, PROCESSES, ROUNDS = 2_000, 8, 1_000
 CHART = "/api/v1/chart/data"
 P = "async-events-"
 
@@ -75,7 +75,7 @@ class TestRaces:
         return [(event["job_id"], event["status"]) for event in data]
 
     def test_processes_and_threads_race_to_end_the_same_jobs(self) -> None:
-        """Finish, fail, cancel and reap by 4 processes of 8 threads: 2,000 jobs, 2,000 events."""
+        """Finish, fail, cancel and reap by 8 processes of 8 threads: 2,000 jobs, 2,000 events."""
         with RedisServer() as server:
             store = self.submit_all(server)
             ended, reaped = self.results(self.start(server))
@@ -197,7 +197,7 @@ def test_case_137_redis_down_is_503_and_nothing_else_suffers(command: list[str])
                 status, _, headers = call(port, method, path)
                 statuses.append((time.monotonic(), status, headers.get("Retry-After")))
 
-        work = [("GET", POLL)] * 5 + [("POST", f"{POLL}{job['job_id']}/cancel")] * 5
+        work = [("GET", POLL)] * 25 + [("POST", f"{POLL}{job['job_id']}/cancel")] * 25
         threads = [threading.Thread(target=client, args=each) for each in work]
         for thread in threads:
             thread.start()
