@@ -194,6 +194,9 @@ class AsyncPool:
         await _aclose(self._idle.clear())
         for sentinel in self._sentinels:
             await sentinel.connection_pool.disconnect()
+        await asyncio.sleep(
+            0
+        )  # the loop closes the sockets in its next turn, and may have no other
 
     async def _roundtrip(self, message: Message) -> Any:
         rested, stale = self._idle.take()
