@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import json
 import sys
 import warnings
@@ -863,6 +864,17 @@ class Kind:
 
 ALL: tuple[Mode, ...] = ("off", "debug", "test")
 SWITCHED: tuple[Mode, ...] = ("debug", "test")
+
+
+def quart_tells() -> tuple[Mode, ...]:
+    """Return the modes in which Quart lets foreign errors out: releases before 0.22 do in some."""
+    try:
+        release = tuple(map(int, importlib.metadata.version("quart").split(".")[:2]))
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    return SWITCHED if release < (0, 22) else ()
+
+
 ONE: tuple[Mode, ...] = ("off",)
 BOTH: tuple[Mode, ...] = ("off", "debug")
 TEST: tuple[Mode, ...] = ("test",)
@@ -952,6 +964,6 @@ KINDS = [
     Kind("Litestar", "asgi", litestar_app, BOTH, is_async=True),
     Kind("Litestar with plain endpoints", "asgi", litestar_plain_endpoints, BOTH),
     Kind("Flask under ASGI", "asgi", flask_in_asgi, ALL, tells_foreign=SWITCHED),
-    Kind("Quart", "asgi", quart_app, ALL, is_async=True),
-    Kind("Quart with plain views", "asgi", quart_plain_views, ALL),
+    Kind("Quart", "asgi", quart_app, ALL, is_async=True, tells_foreign=quart_tells()),
+    Kind("Quart with plain views", "asgi", quart_plain_views, ALL, tells_foreign=quart_tells()),
 ]

@@ -110,6 +110,10 @@ def see_socket(
     return run_asgi(app, scope, [{"type": "websocket.connect"}, *(receives or ())])
 
 
+MAX_SECONDS = 60.0
+"""How long an app may take before it counts as hanging, which is then what came out."""
+
+
 def run_asgi(
     app: Any, scope: Any, receives: Iterable[Message] | None = None, body: bytes = b""
 ) -> Seen:
@@ -133,10 +137,14 @@ def run_asgi(
             ended.set()
 
     async def serve() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        watchdog = asyncio.get_running_loop().call_later(MAX_SECONDS, task.cancel)
         try:
             await app(scope, receive, send)
         except BaseException as error:  # noqa: BLE001 - whatever comes out is what is looked at
             seen.raised = error
+        watchdog.cancel()
         assert nobody_is_current()
 
     asyncio.run(serve())
