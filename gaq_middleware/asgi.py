@@ -158,12 +158,22 @@ class _HttpResponse:
         self._start: Message | None = None  # a head that waits for the first part of its body
         self._held: list[Message] = []  # a 500 that waits for the app to return or raise
         self._held_bytes = 0
+        self._listeners = 0  # calls of receive() that wait
         self._refusal: Refusal | None = None  # what answers instead of the 500
         self._is_started = self._is_out = self._is_replaced = False
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
+        async def listen() -> Message:
+            self._listeners += 1
+            try:
+                if self._is_held_whole():
+                    await self._return()
+                return await receive()
+            finally:
+                self._listeners -= 1
+
         try:
-            await app(self._scope, receive, self.send)
+            await app(self._scope, listen, self.send)
         except Exception as exc:
             own = own_error(exc)
             if own is None:
@@ -183,7 +193,7 @@ class _HttpResponse:
         if self._held:
             self._held.append(message)
             self._held_bytes += len(message.get("body", b""))
-            if self._held_bytes > MAX_HELD_BYTES:
+            if self._held_bytes > MAX_HELD_BYTES or (self._listeners and self._is_held_whole()):
                 await self._return()
         elif message["type"] == "http.response.start" and not self._is_started:
             await self._on_start(message)
@@ -217,8 +227,13 @@ class _HttpResponse:
             message["headers"] = _encode(Reply(200, with_cookie(text, line), b""))
         await self._send(message)
 
+    def _is_held_whole(self) -> bool:
+        """Whether all of a 500 is held; an app that then listens waits for it to go out."""
+        last = self._held[-1] if self._held else {"type": ""}
+        return last["type"] == "http.response.body" and not last.get("more_body", False)
+
     async def _return(self) -> None:
-        """The app is done, or has sent more than is held: what waits goes out."""
+        """The app is done, listens, or has sent more than is held: what waits goes out."""
         if self._refusal is not None:
             await self._replace(self._refusal)
         else:

@@ -688,11 +688,9 @@ def wsgi(app: Any, hits: list[str]) -> Dispatches:
 def asgi(app: Any, hits: list[str], loop: Loop) -> Dispatches:
     """Call an ASGI app; only the call of its handler counts, not the answer."""
 
-    async def send(message: dict[str, Any]) -> None:
-        pass
-
     def dispatches(path: str, octets: bytes, root: str) -> bool:
         hits.clear()
+        ended = asyncio.Event()
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -710,7 +708,14 @@ def asgi(app: Any, hits: list[str], loop: Loop) -> Dispatches:
         messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
         async def receive() -> dict[str, Any]:
-            return next(messages, None) or await loop.create_future()
+            for message in messages:
+                return message
+            await ended.wait()  # as real servers do
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                ended.set()
 
         with contextlib.suppress(IndexError, ValueError):  # Quart: no path, an odd authority
             loop.run_until_complete(app(scope, receive, send))

@@ -534,6 +534,32 @@ def test_a_500_is_held_up_to_64_kib() -> None:
     assert over.types == ["http.response.start", "http.response.body"]
 
 
+@pytest.mark.parametrize("listens", ["beside", "afterwards"])
+def test_a_held_500_goes_out_when_the_app_listens_for_the_end(listens: str) -> None:
+    """Quart 0.23 serves a request until the client has gone, which it does after the answer."""
+    is_over = False
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal is_over
+
+        async def listen() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        listener = asyncio.create_task(listen()) if listens == "beside" else None
+        await asyncio.sleep(0)
+        NotJobOwnerError()
+        await send(start(500))
+        await send(body(more=True))
+        await send(body(b""))
+        await (listener or listen())
+        is_over = True
+
+    seen = see_asgi(guard_asgi(app), with_token())
+    assert (seen.raised, seen.status, seen.code) == (None, 403, "not_job_owner")
+    assert is_over
+
+
 def test_messages_with_a_500_are_held_in_order() -> None:
     """Extension messages after the head wait with it."""
     path = {"type": "http.response.pathsend", "path": "/500.html"}
