@@ -5,28 +5,34 @@ Only `http` and `websocket` are touched; lifespan, unknown scopes and extension 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
+from gaq_middleware.asgi_answers import (
+    ASGIApp,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    close_code,
+    deny,
+    encode,
+    send_reply,
+)
 from gaq_middleware.context import RequestContext
 from gaq_middleware.core.errors import Refusal, current_recorder, own_error
 from gaq_middleware.core.issuing import with_cookie
-from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
+from gaq_middleware.core.messages import Reply, RequestHead
 from gaq_middleware.core.proxies import is_rewritten
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.engine import Engine, UserFrom, check_app
 from gaq_middleware.exchange import Exchange
 from gaq_middleware.registry import Canceller
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["ASGIApp", "AsyncQueryMiddleware", "Message", "Receive", "Scope", "Send"]
 
 MAX_HELD_BYTES = 65_536
 """How much of an app's 500 is held while we wait whether the app also raises."""
-_CLOSE_CODES = {401: 4401, 403: 4403, 404: 4404, 503: 4503}
 
 
 class AsyncQueryMiddleware:
@@ -73,7 +79,7 @@ class AsyncQueryMiddleware:
                 kind = _HttpResponse if scope["type"] == "http" else _Socket
                 await kind(exchange, scope, send).run(self.app, receive)
             else:
-                await _answer(exchange, scope, send, outcome)
+                await answer(exchange, scope, receive, send, outcome)
         finally:
             current_recorder.reset(token)
             exchange.close()
@@ -110,36 +116,6 @@ class AsyncQueryMiddleware:
         if cookie is not None:
             others = [pair for pair in scope.get("headers", ()) if pair[0] != b"cookie"]
             scope["headers"] = [*others, (b"cookie", cookie.encode("latin-1"))]
-
-
-async def _answer(exchange: Exchange, scope: Scope, send: Send, outcome: Reply | Endpoint) -> None:
-    """Send a reply of the guard, or serve one of our endpoints."""
-    if scope["type"] == "websocket":
-        assert isinstance(outcome, Reply)  # noqa: S101 - the guard serves no sockets
-        await _deny(scope, send, outcome)
-        return
-    reply = await exchange.aserve(outcome) if isinstance(outcome, Endpoint) else outcome
-    await _send_reply(send, reply, head_only=scope.get("method") == "HEAD")
-
-
-async def _send_reply(send: Send, reply: Reply, *, head_only: bool, kind: str = "http") -> None:
-    start = {"type": f"{kind}.response.start", "status": reply.status, "headers": _encode(reply)}
-    await send(start)
-    body = b"" if head_only else reply.body
-    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
-
-
-async def _deny(scope: Scope, send: Send, reply: Reply) -> None:
-    """Refuse a socket before it is accepted: with a real response where the server can."""
-    if "websocket.http.response" in (scope.get("extensions") or {}):
-        await _send_reply(send, reply, head_only=False, kind="websocket.http")
-    else:
-        code = _CLOSE_CODES.get(reply.status, 4400)
-        await send({"type": "websocket.close", "code": code, "reason": ""})
-
-
-def _encode(reply: Reply) -> list[tuple[bytes, bytes]]:
-    return [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in reply.headers]
 
 
 def _values_of(headers: Iterable[tuple[bytes, bytes]]) -> Callable[[str], list[str]]:
@@ -224,7 +200,7 @@ class _HttpResponse:
         line = self._exchange.depart(message["status"], _values_of(message["headers"]))
         if line is not None:
             text = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in message["headers"]]
-            message["headers"] = _encode(Reply(200, with_cookie(text, line), b""))
+            message["headers"] = encode(Reply(200, with_cookie(text, line), b""))
         await self._send(message)
 
     def _is_held_whole(self) -> bool:
@@ -243,7 +219,7 @@ class _HttpResponse:
         replaces_500 = bool(self._held)
         self._start, self._held, self._refusal, self._is_replaced = None, [], None, True
         reply = self._exchange.problem(refusal, replaces_500=replaces_500)
-        await _send_reply(self._send, reply, head_only=self._scope.get("method") == "HEAD")
+        await send_reply(self._send, reply, head_only=self._scope.get("method") == "HEAD")
 
     async def _release(self) -> None:
         """Let the app's own 500 go: it raised something that is not ours."""
@@ -306,7 +282,7 @@ class _Socket:
         self._is_replaced = True
         reply = self._exchange.problem(refusal)
         if self._is_accepted:
-            code = _CLOSE_CODES.get(refusal.status, 4400)
+            code = close_code(refusal.status)
             await self._send({"type": "websocket.close", "code": code, "reason": refusal.code})
         else:
-            await _deny(self._scope, self._send, reply)
+            await deny(self._scope, self._send, reply)

@@ -19,7 +19,7 @@ from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.sources import HeadSources
 from gaq_middleware.core.tokens import TokenCodec, is_user_id
 from gaq_middleware.log import Log
-from gaq_middleware.registry import Canceller, store_for
+from gaq_middleware.registry import Canceller, Slots, store_for
 
 MAX_USER_ID_BITS = 256
 NOT_A_USER_ID = (
@@ -49,10 +49,13 @@ class Engine:
         _check_arguments(settings, user_from, canceller)
         self.settings = Settings.from_env() if settings is None else settings
         self.codec = TokenCodec(self.settings)
-        self.identifier = Identifier(self.settings, self.codec)
         self.issuer = Issuer(self.settings, self.codec, lambda: str(uuid.uuid4()))
         self.guard = Guard(self.settings, self.issuer)
+        self.identifier = Identifier(self.settings, self.codec, self.guard.is_stream)
         self.store = store_for(self.settings)
+        per_channel = self.settings.max_streams_per_channel
+        self.streams = Slots(self.settings.max_streams, per_channel)
+        self.waiters = Slots(self.settings.wsgi_max_waiters, per_channel)
         if canceller is None and self.settings.celery_app:
             canceller = celery_canceller(self.settings.celery_app)
         self.canceller = canceller

@@ -6,18 +6,27 @@ The faces only translate; what must be the same under ASGI and WSGI is here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, aclosing, closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from gaq_middleware.context import RequestContext
+from gaq_middleware.core.commands import EventPage
 from gaq_middleware.core.cookies import replace_cookie
 from gaq_middleware.core.errors import MARKER_HEADER, Refusal, RequestError
+from gaq_middleware.core.frames import HELLO, stream_end, stream_part
+from gaq_middleware.core.identities import GuestIdentity
 from gaq_middleware.core.issuing import Departure, with_cookie
 from gaq_middleware.core.messages import Endpoint, Reply, RequestHead
 from gaq_middleware.engine import Engine, as_user_id
+from gaq_middleware.registry import AsyncStream, Listening, Slots, Stream
 from gaq_middleware.state import RequestState
 
 _MARKER = MARKER_HEADER.lower()
+TURN_SECONDS = 60.0
+"""How long a stream may hold a thread before the browser must come back for another turn: some
+servers never tell that a reader has left."""
 _STREAMS = ("text/event-stream", "application/x-ndjson", "multipart/")
 
 
@@ -63,7 +72,8 @@ class Exchange:
         """Answer one of our endpoints by plain calls."""
         operation = getattr(self.context.jobs, endpoint.operation)
         try:
-            return self._answer(endpoint, operation(endpoint.argument))
+            awaited = self._awaited_in_thread(endpoint) if endpoint.wait else None
+            return self._answer(endpoint, awaited or operation(endpoint.argument))
         except RequestError as error:
             return self.problem(error.refusal())
 
@@ -71,9 +81,96 @@ class Exchange:
         """Answer one of our endpoints by awaiting."""
         operation = getattr(self.context.ajobs, endpoint.operation)
         try:
-            return self._answer(endpoint, await operation(endpoint.argument))
+            awaited = await self._awaited(endpoint) if endpoint.wait else None
+            return self._answer(endpoint, awaited or await operation(endpoint.argument))
         except RequestError as error:
             return self.problem(error.refusal())
+
+    async def _awaited(self, endpoint: Endpoint) -> EventPage | None:
+        """Wait for events; None when there are none in time, or too many wait already."""
+        with self._slot(self._engine.streams) as is_free:
+            if is_free:
+                stream = AsyncStream(self._engine.store, self._listening(endpoint))
+                async with aclosing(stream.pages()) as pages:
+                    async for page in pages:
+                        if page.events or page.gap:
+                            return page
+        return None
+
+    def _awaited_in_thread(self, endpoint: Endpoint) -> EventPage | None:
+        with self._slot(self._engine.waiters) as is_free:
+            if is_free:
+                stream = Stream(self._engine.store, self._listening(endpoint))
+                with closing(stream.pages()) as pages:
+                    return next((page for page in pages if page.events or page.gap), None)
+        return None
+
+    @contextmanager
+    def stream(self, endpoint: Endpoint) -> Iterator[AsyncStream]:
+        """Open a stream for a task.
+
+        Raises:
+            AuthenticationError: The proof of identity ends now.
+            BadRequestError: The cursor is none.
+            StoreError: Too many streams are open.
+        """
+        with self._slot(self._engine.streams) as is_free:
+            if not is_free:
+                raise Refusal.of("too_many_streams").error()
+            yield AsyncStream(self._engine.store, self._listening(endpoint))
+
+    def stream_parts(self, endpoint: Endpoint) -> Generator[bytes, None, None]:
+        """Yield the parts of a stream from a thread; what there is now, if no thread may wait.
+
+        Raises:
+            RequestError: As `stream`, before the first part; later it becomes the last part.
+        """
+        with self._slot(self._engine.waiters) as may_wait:
+            listening = self._listening(endpoint)
+            turn = replace(listening, seconds=min(listening.seconds, TURN_SECONDS))
+            pages = Stream(self._engine.store, turn).pages(may_wait=may_wait)
+            yield HELLO + stream_part(next(pages))
+            try:
+                for page in pages:
+                    yield stream_part(page)
+                if may_wait and turn == listening:
+                    raise self.expired.error()
+            except RequestError as error:
+                yield stream_end(self.ended(error.refusal()))
+
+    def stream_head(self) -> Reply:
+        """Return the head of an event stream."""
+        return self._engine.guard.stream_head(self.head)
+
+    def ended(self, refusal: Refusal) -> Refusal:
+        """Log why a stream ended before its reader left."""
+        self._engine.log.refused(self.head, refusal)
+        return refusal
+
+    @property
+    def expired(self) -> Refusal:
+        """What is told when the proof of identity has ended."""
+        is_guest = self._state.find().via == "guest"
+        return Refusal.of("guest_expired" if is_guest else "token_expired")
+
+    def _slot(self, slots: Slots) -> AbstractContextManager[bool]:
+        identity = self.context.identity
+        is_guest = isinstance(identity, GuestIdentity)
+        return slots.one(self.context.channel_id, is_guest=is_guest)
+
+    def _listening(self, endpoint: Endpoint) -> Listening:
+        """Return what to listen to. No leeway counts: a stream ends with its token's `exp`."""
+        engine, finding = self._engine, self._state.find()
+        left = finding.expires_at - engine.clock()
+        if left <= 0 and endpoint.operation == "stream":
+            raise self.expired.error()
+        most = endpoint.wait or engine.settings.jwt_max_age_seconds
+        return Listening(
+            channel_id=self.context.channel_id,
+            after=endpoint.argument,
+            seconds=min(left, most),
+            clock=engine.clock,
+        )
 
     def _answer(self, endpoint: Endpoint, result: Any) -> Reply:
         if endpoint.operation == "read":
@@ -85,9 +182,11 @@ class Exchange:
         else:
             body = json.dumps({"result": {"job_id": result.job_id, "status": result.status}})
         reply = self._engine.guard.answer(self.head, body.encode())
-        line = self.depart(
-            reply.status, lambda name: [v for k, v in reply.headers if k.lower() == name]
-        )
+        line = None
+        if not endpoint.wait:  # what ends late must not bring a cookie back
+            line = self.depart(
+                reply.status, lambda name: [v for k, v in reply.headers if k.lower() == name]
+            )
         if line is None:
             return reply
         return Reply(reply.status, with_cookie(reply.headers, line), reply.body)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from gaq_middleware.context import RequestContext
-from gaq_middleware.core.errors import Refusal, current_recorder, own_error
+from gaq_middleware.core.errors import Refusal, RequestError, current_recorder, own_error
 from gaq_middleware.core.issuing import with_cookie
 from gaq_middleware.core.messages import Endpoint, Headers, Reply, RequestHead
 from gaq_middleware.core.settings import Settings
@@ -133,8 +133,20 @@ class _Call:
 
     def answer(self, outcome: Reply | Endpoint) -> Iterable[bytes]:
         """Answer with a reply of the guard, or serve one of our endpoints."""
-        reply = outcome if isinstance(outcome, Reply) else self._exchange.serve(outcome)
-        return self._send_reply(reply)
+        if isinstance(outcome, Reply):
+            return self._send_reply(outcome)
+        if outcome.operation == "stream":
+            return self._stream(outcome)
+        return self._send_reply(self._exchange.serve(outcome))
+
+    def _stream(self, endpoint: Endpoint) -> Iterable[bytes]:
+        parts = self._exchange.stream_parts(endpoint)
+        try:
+            first = next(parts)
+        except RequestError as error:
+            return self._send_reply(self._exchange.problem(error.refusal()))
+        self._start_response("200 OK", self._exchange.stream_head().headers)
+        return _Body(self._exchange, [first], parts, parts)
 
     def run(self, app: WSGIApp) -> Iterable[bytes]:
         """Call the app; return its body, or the answer that replaces it."""

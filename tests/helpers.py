@@ -177,12 +177,18 @@ async def call_asgi(app: Any, request: Ask) -> Answer:
     """Send a request to an ASGI app; what the app raises comes out."""
     sent: list[dict[str, Any]] = []
     received = iter([{"type": "http.request", "body": request.body, "more_body": False}])
+    ended = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        return next(received, {"type": "http.disconnect"})
+        for message in received:
+            return message
+        await ended.wait()  # as real servers do
+        return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            ended.set()
 
     await app(scope_of(request), receive, send)
     starts = [m for m in sent if m["type"] == "http.response.start"]

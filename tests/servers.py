@@ -151,7 +151,11 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self.target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                client.close()
+                continue
             self._sockets += [client, server]
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(

@@ -91,6 +91,7 @@ def test_the_headers_that_decisions_look_at() -> None:
     assert guard.wanted == {
         *("cookie", "host", "origin", "sec-fetch-site", "x-vhm-root"),
         *("access-control-request-method", "access-control-request-headers"),
+        *("last-event-id", "sec-websocket-protocol"),
         *("x-mine", "x-guests", "x-user", *FORWARDED),
     }
 
@@ -129,25 +130,40 @@ def test_who_is_asking_is_found_once() -> None:
 @pytest.mark.parametrize(
     ("method", "target", "expected"),
     [
-        ("GET", "", Endpoint("read", None)),
-        ("GET", "/", Endpoint("read", None)),
-        ("HEAD", "/", Endpoint("read", None)),
+        ("GET", "", Endpoint("read", "")),
+        ("GET", "/", Endpoint("read", "")),
+        ("HEAD", "/", Endpoint("read", "")),
         ("GET", "/?last_id=5-0", Endpoint("read", "5-0")),
         ("GET", "/?last_id=", Endpoint("read", "")),
         ("GET", "/?x=1&last_id=5-0&y", Endpoint("read", "5-0")),
         ("GET", "/?last_id=1-0&last_id=2-0", Endpoint("read", "1-0&2-0")),
-        ("GET", "/?LAST_ID=5-0", Endpoint("read", None)),
+        ("GET", "/?LAST_ID=5-0", Endpoint("read", "")),
         ("GET", "/?last_id=%35-0", Endpoint("read", "5-0")),
         ("GET", "/?last_id=%ff", Endpoint("read", "\ufffd")),
-        ("GET", "/?" + "a&" * 200, Endpoint("read", "unreadable")),
+        ("GET", "/?" + "a&" * 200, Refusal.of("bad_wait")),
         ("GET", "/j1", Endpoint("get", "j1")),
         ("HEAD", "/j1/", Endpoint("get", "j1")),
         ("POST", "/j1/cancel", Endpoint("cancel", "j1")),
         ("POST", "/j1/cancel/", Endpoint("cancel", "j1")),
         ("POST", "/stream/cancel", Endpoint("cancel", "stream")),
-        ("GET", "/stream", None),
-        ("GET", "/ws/", None),
+        ("GET", "/?wait=25", Endpoint("read", "", 25.0)),
+        ("GET", "/?wait=0.5&last_id=5-0", Endpoint("read", "5-0", 0.5)),
+        ("GET", "/?wait=30.000", Endpoint("read", "", 30.0)),
+        ("GET", "/?wait=", Endpoint("read", "")),
+        ("HEAD", "/?wait=30", Endpoint("read", "")),
+        ("GET", "/?wait=31", Refusal.of("bad_wait")),
+        ("GET", "/?wait=30.001", Refusal.of("bad_wait")),
+        ("GET", "/?wait=-1", Refusal.of("bad_wait")),
+        ("GET", "/?wait=nan", Refusal.of("bad_wait")),
+        ("GET", "/?wait=1&wait=2", Refusal.of("bad_wait")),
+        ("GET", "/?wait=\u0663", Refusal.of("bad_wait")),
+        ("HEAD", "/?wait=soon", Refusal.of("bad_wait")),
+        ("GET", "/stream", Endpoint("stream", "")),
+        ("GET", "/stream/?last_id=5-0", Endpoint("stream", "5-0")),
+        ("GET", "/ws", Refusal.of("upgrade_required")),
+        ("HEAD", "/ws/", Refusal.of("upgrade_required")),
         ("GET", "/a/b", None),
+        ("GET", "/stream/x", None),
         ("POST", "/a/b/cancel", None),
         ("GET", "//j1", None),
     ],
@@ -162,6 +178,8 @@ def test_our_endpoints(method: str, target: str, expected: Endpoint | None) -> N
     [
         ("", ("POST", "PUT", "DELETE", "BREW", "get"), "GET, HEAD, OPTIONS"),
         ("j1", ("POST", "DELETE", "PATCH"), "GET, HEAD, OPTIONS"),
+        ("stream", ("POST", "PUT"), "GET, HEAD, OPTIONS"),
+        ("ws/", ("POST", "DELETE"), "GET, HEAD, OPTIONS"),
         ("j1/cancel", ("GET", "HEAD", "PUT", "DELETE"), "POST, OPTIONS"),
     ],
 )
@@ -226,6 +244,48 @@ def test_case_77_cancel_by_what_a_browser_sends_needs_a_proof(
         assert check(cancel, finding) == Endpoint("cancel", "j1")
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_stream_by_what_a_browser_sends_needs_a_proof(method: str) -> None:
+    """Cookie, session and proxy user need one for `...stream`; headers and guests do not."""
+    foreign = ask(method, f"{POLL}stream", Origin="https://evil.example")
+    outcome = check(foreign)
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == "cross_origin"
+    for finding in (BY_HEADER, GUEST):
+        assert not isinstance(check(foreign, finding), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("last_event_id", "query", "after"),
+    [
+        ("5-19", "?last_id=5-0", "5-19"),
+        ("", "?last_id=5-0", "5-0"),
+        (None, "?last_id=5-0", "5-0"),
+        ("5-19", "", "5-19"),
+    ],
+)
+def test_case_135_a_browser_that_comes_back_says_where_it_was(
+    last_event_id: str | None, query: str, after: str
+) -> None:
+    """`Last-Event-ID` wins over `last_id` (design 2, case 135)."""
+    headers = {} if last_event_id is None else {"Last_Event_ID": last_event_id}
+    assert check(ask("GET", f"{POLL}stream{query}", **headers)) == Endpoint("stream", after)
+
+
+def test_case_136_the_head_of_a_stream_keeps_proxies_from_holding_it_back() -> None:
+    """`X-Accel-Buffering: no`, no-cache, no length; HEAD is answered with it (case 136)."""
+    reply = check(ask("HEAD", f"{POLL}stream"))
+    assert isinstance(reply, Reply)
+    assert reply == GUARD.stream_head(head_of(ask("GET", f"{POLL}stream")))
+    assert (reply.status, reply.body) == (200, b"")
+    headers = dict(reply.headers)
+    assert headers["Content-Type"] == "text/event-stream"
+    assert headers["X-Accel-Buffering"] == "no"
+    assert headers["Cache-Control"] == "no-cache, no-store, no-transform"
+    assert headers["Vary"] == "Origin, Cookie"
+    assert "Content-Length" not in headers
+
+
 def test_reading_needs_no_proof() -> None:
     """A foreign page cannot read the answer, so only cancel, sockets and streams need it."""
     for target in ("", "j1"):
@@ -249,11 +309,13 @@ def test_reading_needs_no_proof() -> None:
 def test_case_63_sockets_need_a_same_origin_proof(
     path: str, finding: Finding, headers: dict[str, str], expected: str | None
 ) -> None:
-    """Same origin and listed origins only; a socket is never one of our endpoints (case 63)."""
+    """Same origin and listed origins only, for our own sockets and the app's (case 63)."""
     request = ask("GET", path, **headers)
     request.scheme = "ws"
     outcome = check(request, finding, is_websocket=True)
-    assert (outcome.code if isinstance(outcome, Refusal) else outcome) == expected
+    admitted = Endpoint("stream", "") if path.endswith("/ws") else None
+    allowed = admitted if expected is None else expected
+    assert (outcome.code if isinstance(outcome, Refusal) else outcome) == allowed
 
 
 # --- preflights -------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from werkzeug.test import Client
 from gaq_middleware import JobRegistry, Settings, issue_token, wsgi
 from gaq_middleware.asgi import AsyncQueryMiddleware
 from gaq_middleware.core.errors import CODES
-from gaq_middleware.core.settings import Row, table
+from gaq_middleware.core.settings import table
+from gaq_middleware.core.variables import Row
 from tests.helpers import K2, POLL, Ask, K, ask, call_asgi, cookies
 from tests.servers import RedisServer
 

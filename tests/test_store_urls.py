@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gaq_middleware import Settings, SettingsError
-from gaq_middleware.core.store_urls import check_store_url, sentinel_parts, shown_store_url
+from gaq_middleware.core.store_urls import (
+    check_store_url,
+    sentinel_parts,
+    shown_store_url,
+    socket_timeout,
+)
 from tests.helpers import K, make_settings
 
 
@@ -131,3 +136,19 @@ def test_a_sentinel_url_comes_apart() -> None:
         "redis://u:p%2F@/3?x=1",
     )
     assert sentinel_parts("redis+sentinel://a/m") == ([("a", 26379)], "m", "redis://@/?")
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ("", None),
+        ("?socket_connect_timeout=1", None),
+        ("?socket_timeout=", None),
+        ("?socket_timeout=soon", None),
+        ("?db=1&socket_timeout=0.5", 0.5),
+        ("?socket_timeout=3&socket_timeout=1", 3.0),
+    ],
+)
+def test_the_timeout_of_a_url(options: str, seconds: float | None) -> None:
+    """The first one counts, as for redis-py; what it refuses is none."""
+    assert socket_timeout(f"redis+sentinel://a/m{options}") == seconds

@@ -33,6 +33,7 @@ STATUSES: dict[int, tuple[str, str]] = {
     403: ("Forbidden", "Forbidden"),
     404: ("Not Found", "Not found"),
     405: ("Method Not Allowed", "Method not allowed"),
+    426: ("Upgrade Required", "Upgrade required"),
     503: ("Service Unavailable", "Service unavailable"),
 }
 """HTTP status -> title (RFC 9110 section 15) and message (as Superset words it)."""
@@ -44,6 +45,7 @@ CODES: dict[str, tuple[int, str]] = {
         "last_id must be <milliseconds>-<sequence> or <milliseconds>, in plain digits within "
         "64 bits. Send the id of the last event you have, or no last_id to start at the oldest.",
     ),
+    "bad_wait": (400, "wait must be a number of seconds from 0 to 30, such as 25 or 2.5."),
     "unauthorized": (401, "Authentication is required."),
     "token_missing": (401, "No async token came with the request."),
     "token_malformed": (
@@ -87,7 +89,9 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing here."),
     "job_not_found": (404, "There is no such job, or it has ended or expired."),
     "method_not_allowed": (405, "This method is not allowed here."),
+    "upgrade_required": (426, "This is the address of a WebSocket: open it with ws:// or wss://."),
     "store_unavailable": (503, "The store of jobs cannot be reached. Try again shortly."),
+    "too_many_streams": (503, "Too many event streams are open. Close some, or try again shortly."),
 }
 """Error code -> HTTP status and the detail given when no better one is known."""
 
@@ -129,6 +133,8 @@ class Refusal:
         headers.append(("Cache-Control", "no-store"))
         if self.status == 401:
             headers.append(("WWW-Authenticate", f'AsyncToken error="{self.code}"'))
+        if self.status == 426:  # RFC 9110 section 15.5.22
+            headers.append(("Upgrade", "websocket"))
         if self.status == 503:
             headers.append(("Retry-After", "2"))
         return headers

@@ -6,8 +6,8 @@ the way to the server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from urllib.parse import parse_qsl
 
 from gaq_middleware.core.errors import Refusal
 from gaq_middleware.core.identify import Finding
@@ -18,8 +18,10 @@ from gaq_middleware.core.paths import PathRules
 from gaq_middleware.core.proxies import FORWARDED
 from gaq_middleware.core.settings import Settings
 
+MAX_WAIT = 30.0
+"""Seconds that a poll may wait for an event."""
 _READ = ("GET", "HEAD")
-_APP_BELOW_EVENTS = {"stream", "ws"}
+_SECONDS = re.compile(r"[0-9]{1,2}(\.[0-9]{1,3})?")
 
 
 class Guard:
@@ -39,6 +41,7 @@ class Guard:
         self.wanted = frozenset(
             {
                 *("cookie", "host", "origin", "sec-fetch-site", "x-vhm-root"),
+                *("last-event-id", "sec-websocket-protocol"),
                 *("access-control-request-method", "access-control-request-headers"),
                 *(settings.token_header.lower(), settings.guest_header.lower()),
                 *(settings.remote_user_header.lower(), *FORWARDED),
@@ -89,10 +92,17 @@ class Guard:
         finding = find()
         if finding.refusal is not None:
             return finding.refusal
-        if head.is_websocket:
-            return self._refuse_foreign(head, finding)
         tail = self.paths.events_tail(head.path, head.root_path)
-        return None if tail is None else self._endpoint(head, finding, tail)
+        segments = [] if tail is None else tail.strip("/").split("/")
+        if head.is_websocket:
+            refusal = self._refuse_foreign(head, finding)
+            return refusal or (_stream(head) if segments == ["ws"] else None)
+        return self._endpoint(head, finding, segments) if segments else None
+
+    def is_stream(self, head: RequestHead) -> bool:
+        """Whether this is the address of our event stream."""
+        tail = self.paths.events_tail(head.path, head.root_path)
+        return tail is not None and tail.strip("/") == "stream"
 
     @staticmethod
     def _is_preflight(head: RequestHead) -> bool:
@@ -103,13 +113,19 @@ class Guard:
         return refuse_cross_origin(head, self._origins) if finding.is_ambient else None
 
     def _endpoint(
-        self, head: RequestHead, finding: Finding, tail: str
+        self, head: RequestHead, finding: Finding, segments: list[str]
     ) -> Reply | Endpoint | Refusal | None:
-        segments = tail.strip("/").split("/")
         if segments == [""]:
-            last_id = _parameter(head.query, "last_id")
-            return self._by_method(head, _READ, Endpoint("read", last_id))
-        if len(segments) == 1 and segments[0] not in _APP_BELOW_EVENTS:
+            return self._by_method(head, _READ, _poll(head))
+        if segments == ["stream"]:
+            allowed = self._by_method(head, _READ, _stream(head))
+            if isinstance(allowed, Endpoint):
+                allowed = self._refuse_foreign(head, finding) or allowed
+            is_asked = isinstance(allowed, Endpoint) and head.method == "HEAD"
+            return self.stream_head(head) if is_asked else allowed
+        if segments == ["ws"]:
+            return self._by_method(head, _READ, Refusal.of("upgrade_required"))
+        if len(segments) == 1:
             return self._by_method(head, _READ, Endpoint("get", segments[0]))
         if len(segments) == 2 and segments[1] == "cancel":
             allowed = self._by_method(head, ("POST",), Endpoint("cancel", segments[0]))
@@ -119,10 +135,10 @@ class Guard:
         return None
 
     def _by_method(
-        self, head: RequestHead, methods: tuple[str, ...], endpoint: Endpoint
-    ) -> Reply | Endpoint:
+        self, head: RequestHead, methods: tuple[str, ...], outcome: Endpoint | Refusal
+    ) -> Reply | Endpoint | Refusal:
         if head.method in methods:
-            return endpoint
+            return outcome
         allow = ("Allow", ", ".join((*methods, "OPTIONS")))
         if head.method == "OPTIONS":
             return self.reply(204, [allow, *cors_headers(head, self._origins)], b"")
@@ -152,6 +168,18 @@ class Guard:
         headers = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         return self.reply(200, vary_on_cookie([*headers, *cors_headers(head, self._origins)]), body)
 
+    def stream_head(self, head: RequestHead) -> Reply:
+        """Return the head of an event stream: nothing on the way may keep or hold its parts.
+
+        Source: the HTML standard, section 9.2 (server-sent events); nginx reads X-Accel-Buffering.
+        """
+        headers = [
+            ("Content-Type", "text/event-stream"),
+            ("Cache-Control", "no-cache, no-store, no-transform"),
+            ("X-Accel-Buffering", "no"),
+        ]
+        return Reply(200, vary_on_cookie([*headers, *cors_headers(head, self._origins)]), b"")
+
     @staticmethod
     def reply(status: int, headers: Headers, body: bytes) -> Reply:
         """Return a reply with its length (none on 204: RFC 9110 section 8.6)."""
@@ -160,11 +188,15 @@ class Guard:
         return Reply(status, headers, body)
 
 
-def _parameter(query: str, name: str) -> str | None:
-    """Return a query parameter; several, or a broken query, give what is no cursor."""
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
-    except ValueError:
-        return "unreadable"
-    values = [value for key, value in pairs if key == name]
-    return "&".join(values) if values else None
+def _poll(head: RequestHead) -> Endpoint | Refusal:
+    wait = "&".join(head.parameters("wait")) or "0"
+    if not _SECONDS.fullmatch(wait) or float(wait) > MAX_WAIT:
+        return Refusal.of("bad_wait")
+    seconds = 0.0 if head.method == "HEAD" else float(wait)
+    return Endpoint("read", "&".join(head.parameters("last_id")), seconds)
+
+
+def _stream(head: RequestHead) -> Endpoint:
+    """Return the stream that is asked for; a browser that comes back says where it was."""
+    came_back = "&".join(head.headers.get("last-event-id", ()))
+    return Endpoint("stream", came_back or "&".join(head.parameters("last_id")))

@@ -18,6 +18,8 @@ from gaq_middleware.core.messages import RequestHead
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.tokens import Claims, IssuedToken, TokenCodec
 
+GUEST_OFFER = "gaq.guest."
+"""What stands before a guest token that is offered as a subprotocol of a socket."""
 KnownUser = Callable[[], str | None]
 """Tells the user that a user source names; None when it names nobody or there is none."""
 
@@ -37,6 +39,8 @@ class Finding:
     """A token signed for this request, because the identity is not the cookie's."""
     chosen: str | None = field(default=None, repr=False)
     """The token that counts, when it came among several values of our cookie."""
+    expires_at: float = math.inf
+    """When the proof ends, epoch seconds; a stream that it opened ends with it."""
 
     @property
     def for_app(self) -> str | None:
@@ -50,9 +54,21 @@ class Finding:
 
 
 class Identifier:
-    """Finds the identity behind a request head."""
+    """Finds the identity behind a request head.
 
-    def __init__(self, settings: Settings, codec: TokenCodec) -> None:
+    Args:
+        settings: The settings.
+        codec: Verifies and signs the tokens.
+        is_stream: Tells where a guest token may stand in the query, if it may at all.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: TokenCodec,
+        is_stream: Callable[[RequestHead], bool] = lambda _: False,
+    ) -> None:
+        self._is_stream = is_stream if settings.guest_query else lambda _: False
         self._codec = codec
         self._guests = GuestVerifier(settings) if settings.guest_secret else None
         self._guest_header = settings.guest_header.lower()
@@ -77,20 +93,32 @@ class Identifier:
             now: Epoch seconds.
             known: Asked only when a rule needs it.
         """
-        guest = head.headers.get(self._guest_header) if self._guests else None
-        if guest is not None and self._guests is not None:
-            raw = guest[0] if len(guest) == 1 else ""
-            found = self._guests.verify(raw, now)
-            if isinstance(found, Refusal):
-                return Finding("guest", refusal=found)
-            return Finding("guest", found)
+        raw = self._guest_token(head)
+        if raw is not None and self._guests is not None:
+            guest = self._guests.verify(raw, now)
+            if isinstance(guest, Refusal):
+                return Finding("guest", refusal=guest)
+            return Finding("guest", guest, expires_at=float(guest.verified_claims["exp"]))
         header = head.headers.get(self._token_header)
         if header is not None:
             claims = self._codec.verify(header[0] if len(header) == 1 else "", now)
             if isinstance(claims, Refusal):
                 return Finding("header", refusal=claims)
-            return Finding("header", _identity(claims))
+            return Finding("header", _identity(claims), expires_at=claims.window.expires_at)
         return self._from_cookies(head, now, known)
+
+    def _guest_token(self, head: RequestHead) -> str | None:
+        """Return the guest token of a request, "" if several came, None if none did."""
+        if self._guests is None:
+            return None
+        found = head.headers.get(self._guest_header)
+        if found is None and head.is_websocket:  # where browsers can set no header
+            offers = ",".join(head.headers.get("sec-websocket-protocol", ())).split(",")
+            named = [offer.strip() for offer in offers]
+            found = [o.removeprefix(GUEST_OFFER) for o in named if o.startswith(GUEST_OFFER)]
+        elif found is None and self._is_stream(head):
+            found = head.parameters("guest_token")
+        return (found[0] if len(found) == 1 else "") if found else None
 
     def may_replace_cookie(self, head: RequestHead, *, has_source: bool) -> bool:
         """Whether the app may have to be handed another Cookie header than the one that came.
@@ -117,8 +145,13 @@ class Identifier:
             return Finding("cookie", refusal=Refusal.of("token_ambiguous"))
         raw, claims = chosen
         if user is None or user == claims.subject:
-            only = raw if len(set(values)) > 1 else None
-            return Finding("cookie", _identity(claims), claims=claims, chosen=only)
+            return Finding(
+                "cookie",
+                _identity(claims),
+                claims=claims,
+                chosen=raw if len(set(values)) > 1 else None,
+                expires_at=claims.window.expires_at,
+            )
         if self._repairs:
             return self._of_user(user, claims, now)
         return Finding("cookie", refusal=Refusal.of("token_user_mismatch"), claims=claims)
@@ -127,7 +160,8 @@ class Identifier:
         """Return the known user on their derived channel, with a token to replace the cookie."""
         fresh = self._codec.issue(self._codec.user_channel(user), user, now)
         identity = UserIdentity(fresh.channel, user)
-        return Finding("source", identity, claims=claims, fresh=fresh)
+        expires = float(fresh.expires_at)
+        return Finding("source", identity, claims=claims, fresh=fresh, expires_at=expires)
 
 
 def _choose(valid: list[tuple[str, Claims]], user: str | None) -> tuple[str, Claims] | None:

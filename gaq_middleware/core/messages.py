@@ -1,10 +1,11 @@
-"""What goes into a decision and what comes out of it: plain values, no behaviour of their own."""
+"""What goes into a decision and what comes out of it: plain values, no rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+from urllib.parse import parse_qsl
 
 Headers = list[tuple[str, str]]
 
@@ -41,6 +42,14 @@ class RequestHead(NamedTuple):
         values = self.headers.get(name)
         return values[0] if values is not None and len(values) == 1 else None
 
+    def parameters(self, name: str) -> list[str]:
+        """Return the values of a query parameter; of a query that cannot be read, a wrong one."""
+        try:
+            pairs = parse_qsl(self.query, keep_blank_values=True, max_num_fields=100)
+        except ValueError:
+            return ["unreadable"]
+        return [value for key, value in pairs if key == name]
+
     def first(self, name: str) -> str | None:
         """Return the first value of a header, None if it did not come."""
         values = self.headers.get(name)
@@ -58,7 +67,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A request that we serve: the operation on the owner's jobs and its one argument."""
+    """A request that we serve: the operation on the owner's jobs and its one argument.
 
-    operation: Literal["read", "get", "cancel"]
-    argument: str | None
+    A read `wait`s so many seconds for an event when there is none yet.
+    """
+
+    operation: Literal["read", "get", "cancel", "stream"]
+    argument: str
+    wait: float = 0.0

@@ -1,15 +1,13 @@
 """The table of settings: every variable, its kind, its default and what it means.
 
-The parser, the README and the tests read this one table. `Settings.from_env` is the only place
-of the core that looks at the environment and at files.
+The parser, the README and the tests read this one table. How a row is read out of the environment
+is said in `variables`.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,8 +15,7 @@ from gaq_middleware.core import kinds, superset
 from gaq_middleware.core.conflicts import contradictions, doubts
 from gaq_middleware.core.errors import SettingsError
 from gaq_middleware.core.proxies import Network
-
-PREFIX = "GAQ_"
+from gaq_middleware.core.variables import Row, read, unknown
 
 
 def _setting(kind: kinds.Kind, default: str | None, text: str, *, required: bool = False) -> Any:
@@ -119,6 +116,11 @@ class Settings:
         "user,resources,rls_rules,datasets,rev,iat,exp,aud",
         "claims that make up a guest's channel",
     )
+    guest_query: bool = _setting(
+        kinds.BOOLEAN,
+        "false",
+        "true: the event stream takes a guest token as `?guest_token=`, which access logs keep",
+    )
     protected_paths: tuple[str, ...] = _setting(
         kinds.PATHS,
         "/api/v1/async_event,/api/v1/chart/data,/api/v1/chart/*/data,/superset/explore_json",
@@ -144,7 +146,7 @@ class Settings:
     allowed_origins: tuple[str, ...] = _setting(
         kinds.ORIGINS,
         "",
-        "origins besides the request's own that may cancel and read our answers (CORS)",
+        "origins besides the request's own that may cancel, open streams, read our answers (CORS)",
     )
     store_url: str = _setting(kinds.STORE_URL, "memory://", "where jobs live")
     stream_prefix: str = _setting(kinds.STREAM_PREFIX, "async-events-", "prefix of stream names")
@@ -159,6 +161,17 @@ class Settings:
     )
     celery_app: str = _setting(
         kinds.ATTRIBUTE, "", "the Celery app whose tasks a cancel revokes, as `module:attribute`"
+    )
+    max_streams: int = _setting(
+        kinds.integer(0, 1_000_000), "10000", "ASGI: event streams and sockets open per process"
+    )
+    max_streams_per_channel: int = _setting(
+        kinds.integer(1, 1_000_000), "20", "the same per user; guests count only in all"
+    )
+    wsgi_max_waiters: int = _setting(
+        kinds.integer(0, 10_000),
+        "0",
+        "WSGI: streams and polls that may each hold a thread; above it they end at once",
     )
     warnings: tuple[str, ...] = field(default=(), repr=False)
 
@@ -177,15 +190,15 @@ class Settings:
         values: dict[str, Any] = {}
         for row in table():
             try:
-                values[row.name] = _value(row, environ)
+                values[row.name] = read(row, environ)
             except ValueError as error:
                 problems.append(str(error))
         if not problems:
             values["cookie_domain"] = values["cookie_domain"] or None
             problems += contradictions(values)
         if problems:
-            raise SettingsError([*problems, *_unknown(environ)])
-        return cls(**values, warnings=(*_unknown(environ), *doubts(values)))
+            raise SettingsError([*problems, *unknown(table(), environ)])
+        return cls(**values, warnings=(*unknown(table(), environ), *doubts(values)))
 
     @classmethod
     def from_superset(
@@ -221,75 +234,6 @@ class Settings:
         return (self.guest_secret, *self.guest_verify_secrets) if self.guest_secret else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table."""
-
-    name: str
-    kind: kinds.Kind
-    default: str | None
-    text: str
-    required: bool
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.name.upper()
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether the value must never be shown, and may come from `<variable>_FILE`."""
-        return self.kind in kinds.FIRM_SECRETS
-
-
 def table() -> list[Row]:
     """Return the rows, in the order of the README."""
     return [Row(item.name, **item.metadata) for item in fields(Settings) if item.metadata]
-
-
-def _value(row: Row, environ: Mapping[str, str]) -> Any:
-    text = _text(row, environ)
-    if text is None and row.required:
-        raise ValueError(
-            f"{row.variable} is not set. It must be {row.kind.words}: "
-            f"`gaq secret` prints a good one; every process of the app needs the same."
-        )
-    text = row.default if text is None else text
-    if text is None:
-        return None
-    if text == "" and row.kind.when_empty is not None:
-        return row.kind.when_empty
-    try:
-        if text == "":
-            raise ValueError("it is set but empty; unset it or give it a value")
-        return row.kind.parse(text)
-    except ValueError as why:
-        shown = "" if row.kind in kinds.HIDDEN else f" (got {ascii(text)[:80]})"
-        raise ValueError(f"{row.variable} must be {row.kind.words}: {why}{shown}.") from None
-
-
-def _text(row: Row, environ: Mapping[str, str]) -> str | None:
-    text, file = environ.get(row.variable), f"{row.variable}_FILE"
-    if not row.is_secret or file not in environ:
-        return text
-    if text is not None:
-        raise ValueError(f"{row.variable} and {file} are both set; keep one of them.")
-    try:
-        with open(environ[file], encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return re.sub(r"\r?\n\Z", "", stream.read(65_536), count=1)
-    except OSError as error:
-        raise ValueError(
-            f"{file} must name a readable file with the secret: {error.strerror}."
-        ) from None
-
-
-def _unknown(environ: Mapping[str, str]) -> Iterator[str]:
-    known = {row.variable for row in table()}
-    known |= {f"{row.variable}_FILE" for row in table() if row.is_secret}
-    for name in sorted(set(environ) - known):
-        if name.startswith(PREFIX):
-            rest = [variable.removeprefix(PREFIX) for variable in known]
-            (near,) = difflib.get_close_matches(name.removeprefix(PREFIX), rest, n=1, cutoff=0.0)
-            yield (
-                f"{ascii(name)[1:-1]} is not a setting and is ignored; did you mean {PREFIX}{near}?"
-            )

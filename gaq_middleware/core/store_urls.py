@@ -13,6 +13,9 @@ SENTINEL_PORT = 26379
 _HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?")
 _ENCODE = "in a password / ? # @ and : are written %2F %3F %23 %40 %3A"
 
+BLOCK_SECONDS = 1.0
+"""How long a read of the firehose waits in Redis."""
+
 
 def check_store_url(text: str) -> str:
     """Return the URL of a store, its scheme in lower case.
@@ -41,6 +44,15 @@ def shown_store_url(text: str) -> str:
     """Return what of a store's URL may be shown: no user, no password, no options."""
     parts = urlsplit(text)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def socket_timeout(text: str) -> float | None:
+    """Return the seconds after which a URL gives up an answer; None if it does not say."""
+    values = parse_qs(urlsplit(text).query).get("socket_timeout", [""])
+    try:
+        return float(values[0])
+    except ValueError:
+        return None
 
 
 def sentinel_parts(text: str) -> tuple[list[tuple[str, int]], str, str]:

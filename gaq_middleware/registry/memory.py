@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from gaq_middleware.core.commands import (
 )
 from gaq_middleware.core.errors import StoreError
 from gaq_middleware.core.jobs import MOVES, TERMINAL, Job, Owner, Status
+from gaq_middleware.registry.bells import Bell
 from gaq_middleware.registry.eventlog import EventLog
 
 R = TypeVar("R")
@@ -101,6 +103,7 @@ class MemoryStore:
         max_job_bytes: int = MAX_BYTES,
         max_event_bytes: int = MAX_BYTES,
     ) -> None:
+        self.bell = Bell(lambda: _Reaper(self))
         self._lock = threading.Lock()
         self._log = EventLog(stream_limit, max_event_bytes)
         self._max_bytes = max_job_bytes
@@ -221,6 +224,7 @@ class MemoryStore:
         record.expires = now + ttl + RETENTION
         self._ended.append(record)
         self._log.append(record.owner.channel_id, record.head + tail, now, record.expires)
+        self.bell.ring(record.owner.channel_id)
         while self._bytes > self._max_bytes and len(self._ended) > 1:
             self._drop_ended()
         live = len(self._jobs) - len(self._ended)
@@ -251,3 +255,19 @@ class MemoryStore:
         record = self._ended.popleft()
         self._bytes -= record.size
         del self._jobs[record.job_id]
+
+
+class _Reaper:
+    """Ends overdue jobs once a second while somebody waits; all other ends ring by themselves."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def listen(self, _: Bell, /) -> bool:
+        """Look at what is due."""
+        time.sleep(1.0)
+        self._store.execute(ReapJobs(now=time.time(), limit=BATCH))
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""

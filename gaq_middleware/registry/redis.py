@@ -8,6 +8,7 @@ connections; here the two colours bring them together, and failures are told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -15,10 +16,12 @@ from typing import TypeVar, cast
 
 from redis.exceptions import RedisError, ResponseError
 
-from gaq_middleware.core.commands import Command
+from gaq_middleware.core.commands import Command, ReapJobs
 from gaq_middleware.core.errors import SettingsError, StoreError
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
+from gaq_middleware.registry.bells import Bell
+from gaq_middleware.registry.redis_bell import Firehose
 from gaq_middleware.registry.redis_commands import Flow, Flows
 from gaq_middleware.registry.redis_connect import Connections, Target
 
@@ -26,6 +29,7 @@ R = TypeVar("R")
 
 OLDEST_SERVER = (6, 2)
 """The first server that reads strictly after an id."""
+REAPED = 1000  # overdue jobs ended at a time while somebody waits
 SECONDS_PER_LINE = 10.0
 """At most one line about a failing server in this time."""
 
@@ -44,10 +48,13 @@ class RedisStore:
 
     def __init__(self, settings: Settings) -> None:
         try:
-            self._connections = Connections(Target(settings.store_url))
+            target = Target(settings.store_url)
+            self._connections = Connections(target)
         except Exception as error:  # TypeError, ValueError, RedisError: redis-py's mood
             why = re.sub(r"^.*unexpected keyword argument", "unknown option", str(error))
             raise SettingsError(f"GAQ_STORE_URL has an option that cannot be: {why}.") from error
+        key = f"{settings.stream_prefix}full".encode()
+        self.bell = Bell(lambda: Firehose(target, key, self._reap, self._failure))
         self._shown_url = shown_store_url(settings.store_url)
         self._flows = Flows(settings)
         self._is_known_server = False
@@ -96,6 +103,10 @@ class RedisStore:
             return cast("R", end.value)
         except RedisError as error:
             raise self._failure(error) from error
+
+    def _reap(self) -> None:
+        with contextlib.suppress(StoreError):  # it was logged; the next look will end them
+            self.execute(ReapJobs(now=time.time(), limit=REAPED))
 
     def _failure(self, error: RedisError) -> StoreError:
         """Log a failure, unless one was logged a moment ago; return what the client is told."""

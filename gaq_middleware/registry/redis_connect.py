@@ -65,20 +65,26 @@ class Target:
         self.max_connections: int = options.get("max_connections", MAX_CONNECTIONS)
         self.maker()[0]()  # opens nothing, but every option is looked at
 
-    def maker(self) -> tuple[Callable[[], Any], list[Any]]:
-        """Return what makes a connection for plain calls, and the sentinels it asks."""
-        return self._maker(redis.connection, redis.sentinel, redis.retry)
+    def maker(self, **options: Any) -> tuple[Callable[[], Any], list[Any]]:
+        """Return what makes a connection for plain calls, and the sentinels it asks.
+
+        Args:
+            options: Of redis-py, in the place of those of the URL.
+        """
+        return self._maker(redis.connection, redis.sentinel, redis.retry, options)
 
     def amaker(self) -> tuple[Callable[[], Any], list[Any]]:
         """Return what makes a connection for one event loop, and the sentinels it asks."""
-        return self._maker(redis.asyncio.connection, redis.asyncio.sentinel, redis.asyncio.retry)
+        return self._maker(
+            redis.asyncio.connection, redis.asyncio.sentinel, redis.asyncio.retry, {}
+        )
 
     def _maker(
-        self, connection: Any, sentinel: Any, retry: Any
+        self, connection: Any, sentinel: Any, retry: Any, overrides: dict[str, Any]
     ) -> tuple[Callable[[], Any], list[Any]]:
         """Do the same in either colour: redis-py has the same names in both."""
         options = {**TIMEOUTS, **connection.parse_url(self._url)}
-        options.update(protocol=2, decode_responses=False)
+        options.update(protocol=2, decode_responses=False, **overrides)
         options = {name: value for name, value in options.items() if name not in _NOT_OURS}
         kind = options.pop("connection_class", connection.Connection)
         if "path" not in options:

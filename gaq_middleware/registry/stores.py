@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from gaq_middleware.core.commands import Command
 from gaq_middleware.core.errors import SettingsError
 from gaq_middleware.core.settings import Settings
+from gaq_middleware.registry.bells import Bell
 from gaq_middleware.registry.memory import MemoryStore
 
 R = TypeVar("R")
@@ -21,8 +22,10 @@ class Store(Protocol):
     """What keeps jobs and events; its laws are in `core.commands`.
 
     Both calls do the same. They are safe for threads and for tasks, and raise StoreError when the
-    store is broken or full.
+    store is broken or full. The bell rings for a channel when there is something new on it.
     """
+
+    bell: Bell
 
     def execute(self, command: Command[R]) -> R:
         """Do one step and return its reply."""

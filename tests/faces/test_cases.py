@@ -411,9 +411,13 @@ async def _upgrade(guarded: Any, origin: str) -> list[dict[str, Any]]:
     scope = {**scope_of(request), "type": "websocket", "scheme": "ws"}
     scope["extensions"] = {"websocket.http.response": {}}
     sent: list[dict[str, Any]] = []
+    received = iter(["connect"])
 
     async def receive() -> dict[str, Any]:
-        return {"type": "websocket.connect"}
+        for kind in received:
+            return {"type": f"websocket.{kind}"}
+        await asyncio.sleep(0.01)
+        return {"type": "websocket.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)

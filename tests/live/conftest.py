@@ -36,6 +36,7 @@ class Server:
         denies: Whether it can answer a socket with a real refusal.
         http2: Whether it speaks HTTP/2 in clear text.
         needs: What must be installed beside it.
+        variables: Of its environment.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Server:
     denies: bool = True
     http2: bool = False
     needs: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -193,7 +195,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Server],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=environment(GATES=str(folder), XDG_RUNTIME_DIR=str(folder)),
+                    env=environment(
+                        GATES=str(folder), XDG_RUNTIME_DIR=str(folder), **dict(server.variables)
+                    ),
                     cwd=folder,
                     start_new_session=True,
                 )

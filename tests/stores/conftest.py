@@ -306,6 +306,7 @@ class PassingTime:
 
     def __init__(self, store: Store, raw: Any) -> None:
         self._store, self._raw = store, raw
+        self.bell = store.bell
         self._lock, self._now = threading.Lock(), NOW
 
     def execute(self, command: Command[R]) -> R:

@@ -23,6 +23,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.inner = MemoryStore()
+        self.bell = self.inner.bell
         self.commands: list[Command[Any]] = []
         self.is_down = False
         self.beats = threading.Semaphore(0)

@@ -1,0 +1,161 @@
+"""The bell of a store: it rings for a channel when there may be something new on it.
+
+It carries nothing: whoever is woken reads the channel. One thread listens for all of a process,
+streams of every event loop and waiting threads alike; it lives while somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from gaq_middleware.core.errors import StoreError
+
+Wake = Callable[[], None]
+"""Wakes somebody; called in any thread, never waits, never fails."""
+
+PAUSE = 1.0
+"""Seconds before a store that cannot be heard is tried again."""
+
+logger = logging.getLogger("gaq_middleware")
+
+
+class Ear(Protocol):
+    """What the bell's thread listens with."""
+
+    def listen(self, bell: Bell, /) -> bool:
+        """Wait about a second for something to happen, and ring for it.
+
+        Returns:
+            Whether it has only now begun to listen, so that something may have been missed.
+
+        Raises:
+            StoreError: The store cannot be heard.
+        """
+
+    def close(self) -> None:
+        """Let go of what is held; listening may begin again."""
+
+
+class Bell:
+    """Wakes whoever waits, in this process.
+
+    Args:
+        new_ear: Makes what is listened with.
+    """
+
+    def __init__(self, new_ear: Callable[[], Ear]) -> None:
+        self._new_ear = new_ear
+        self._renew()
+
+    def _renew(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[Wake]] = {}
+        self._thread: threading.Thread | None = None
+        self._is_lost = False
+
+    def _add(self, channel_id: str, wake: Wake) -> None:
+        if self._process != os.getpid():
+            self._renew()  # after a fork: the thread, and those who waited, are the parent's
+        with self._lock:
+            self._waiting.setdefault(channel_id, []).append(wake)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gaq-bell", daemon=True)
+                self._thread.start()
+
+    def _remove(self, channel_id: str, wake: Wake) -> None:
+        with self._lock:
+            wakes = self._waiting.get(channel_id, [])
+            if wake in wakes:  # it is not, after a fork
+                wakes.remove(wake)
+            if not wakes:
+                self._waiting.pop(channel_id, None)
+
+    def ring(self, channel_id: str) -> None:
+        """Wake whoever waits for a channel."""
+        if channel_id in self._waiting:
+            with self._lock:
+                wakes = list(self._waiting.get(channel_id, ()))
+            for wake in wakes:
+                wake()
+
+    def ring_all(self) -> None:
+        """Wake everybody."""
+        for channel_id in list(self._waiting):
+            self.ring(channel_id)
+
+    @contextlib.contextmanager
+    def waking(self, channel_id: str, wake: Wake) -> Iterator[None]:
+        """Have somebody woken for a channel for a while."""
+        self._add(channel_id, wake)
+        try:
+            yield
+        finally:
+            self._remove(channel_id, wake)
+
+    def check(self) -> None:
+        """Raise StoreError when whoever waits would wait in vain."""
+        if self._is_lost:
+            raise StoreError
+
+    def _run(self) -> None:
+        ear = self._new_ear()
+        while self._is_wanted():
+            try:
+                has_begun = ear.listen(self)
+            except Exception as error:
+                if not isinstance(error, StoreError):
+                    logger.exception("The bell of the store failed.")
+                ear.close()
+                self._is_lost = True
+                self.ring_all()
+                time.sleep(PAUSE)
+            else:
+                if has_begun or self._is_lost:
+                    self._is_lost = False
+                    self.ring_all()
+        ear.close()
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            if not self._waiting:
+                self._thread = None
+            return self._thread is not None
+
+
+class Waiter:
+    """Waits for a ring in a thread."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self.wake: Wake = self._rung.set
+
+    def wait(self, seconds: float) -> None:
+        """Wait until woken since the last wait, at most so long."""
+        if self._rung.wait(seconds):
+            self._rung.clear()
+
+
+class AsyncWaiter:
+    """Waits for a ring in a task."""
+
+    def __init__(self) -> None:
+        self._loop, self._rung = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(self) -> None:
+        """End the wait."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed a moment ago
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until woken since the last wait, at most so long."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), seconds)
+            self._rung.clear()

@@ -1,0 +1,105 @@
+"""What rings the bell of the Redis store: the firehose, read by a thread.
+
+The firehose is the stream of all channels, on which every event stands a second time. It is read
+for the names of channels only: ids differ between the two, and only those of channels reach
+clients.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from gaq_middleware.core.errors import StoreError
+from gaq_middleware.core.store_urls import BLOCK_SECONDS
+from gaq_middleware.registry.bells import Bell
+from gaq_middleware.registry.redis_connect import Message, Target
+
+TIMEOUT = BLOCK_SECONDS + 2.0
+"""Seconds until a waiting read counts as lost; instead of the URL's, which may be shorter."""
+REAP_SECONDS = 1.0
+RECONNECT_SECONDS = 0.1
+_BLOCK = str(int(BLOCK_SECONDS * 1000)).encode()
+_READ = (b"XREAD", b"COUNT", b"1000", b"BLOCK", _BLOCK, b"STREAMS")
+
+
+class Firehose:
+    """Listens to the firehose, and ends overdue jobs meanwhile; for one thread.
+
+    Args:
+        target: Where Redis is.
+        key: The key of the firehose.
+        reap: Ends overdue jobs.
+        failure: Logs an error of redis-py and returns what clients are told.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        key: bytes,
+        reap: Callable[[], None],
+        failure: Callable[[RedisError], StoreError],
+    ) -> None:
+        self._make, _ = target.maker(socket_timeout=TIMEOUT)
+        self._key, self._reap, self._failure = key, reap, failure
+        self._connection: Any = None
+        self._position = b"0-0"
+        self._next_reap = 0.0
+
+    def listen(self, bell: Bell, /) -> bool:
+        """Wait a moment for events, and ring for their channels; or connect, and return True.
+
+        Raises:
+            StoreError: Redis is lost: there is no new connection, or it does not let us read.
+        """
+        is_new = self._connection is None
+        try:
+            if is_new:
+                self._connect()
+                return True
+            self._hear(bell)
+        except RedisError as error:
+            self.close()
+            if is_new or isinstance(error, ResponseError):
+                raise self._failure(error) from error
+            time.sleep(RECONNECT_SECONDS)
+        if time.monotonic() >= self._next_reap:
+            self._next_reap = time.monotonic() + REAP_SECONDS
+            self._reap()
+        return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def _connect(self) -> None:
+        self._connection = self._make()
+        newest = self._ask((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"1"))
+        self._position = newest[0][0] if newest else b"0-0"
+
+    def _hear(self, bell: Bell) -> None:
+        answer = self._ask((*_READ, self._key, self._position))
+        for _, entries in answer or ():
+            self._position = entries[-1][0]
+            for channel_id in {_channel(fields) for _, fields in entries}:
+                bell.ring(channel_id)
+
+    def _ask(self, message: Message) -> Any:
+        self._connection.connect()
+        self._connection.send_command(*message)
+        return self._connection.read_response()
+
+
+def _channel(fields: list[bytes]) -> str:
+    """Return the channel of an event, "" if it is none."""
+    try:
+        data = json.loads(dict(zip(fields[::2], fields[1::2], strict=True))[b"data"])
+        return str(data["channel_id"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
