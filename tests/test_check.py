@@ -15,6 +15,7 @@ import pytest
 
 from gaq_middleware.cli import main
 from gaq_middleware.cli.findings import Finding
+from gaq_middleware.core.store_urls import BLOCK_SECONDS
 from gaq_middleware.core.tokens import key_id
 from tests.helpers import GUEST, K2, K
 from tests.servers import RedisServer, free_port, need_redis
@@ -405,7 +406,7 @@ class TestStore:
         """Redis is silent then, and waits for more."""
         url = redis_server.url.replace("redis", "rediss") + "?socket_connect_timeout=0.3"
 
-        assert "Write redis:// for rediss://" in check_store(f"{url}&socket_timeout=0.3")
+        assert "Write redis:// for rediss://" in check_store(f"{url}&socket_timeout=1.1")
 
     def test_nobody_there(self, check_store: Callable[[str], str], tmp_path: Path) -> None:
         """Neither on a port nor on a socket."""
@@ -419,7 +420,22 @@ class TestStore:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
 
-            assert "socket_timeout" in check_store(f"redis://127.0.0.1:{port}/0?socket_timeout=0.1")
+            assert "socket_timeout" in check_store(f"redis://127.0.0.1:{port}/0?socket_timeout=1.1")
+
+    @pytest.mark.parametrize("seconds", ["1", "0.25"])
+    def test_too_little_time(
+        self, seconds: str, check_store: Callable[[str], str], redis_server: RedisServer
+    ) -> None:
+        """Not more than a read of the firehose waits in the server."""
+        text = check_store(f"{redis_server.url}?socket_timeout={seconds}")
+
+        assert text.startswith(f"GAQ_STORE_URL has a socket_timeout of {seconds} s")
+        assert "Raise it above 1, or leave it out" in text
+
+    def test_time_enough(self, check: Check, redis_server: RedisServer) -> None:
+        """A little more than such a read waits."""
+        seconds = BLOCK_SECONDS + 0.1
+        assert check(store_url=f"{redis_server.url}?socket_timeout={seconds}")[0] == 0
 
     def test_no_such_host(
         self, check_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
@@ -456,8 +472,14 @@ class TestStore:
             ("+@all ~other-*", "~PREFIX*"),
             ("+@all -@stream ~*", "+@stream"),
             ("+@all -zadd ~*", "+@sortedset"),
+            ("+@all -xread ~*", "+@stream"),
+            ("+@all -xrevrange ~*", "+@stream"),
+            ("+@all -@blocking ~*", "+@stream"),
         ],
-        ids=["no Lua", "no keys", "no streams", "one command"],
+        ids=[
+            *("no Lua", "no keys", "no streams", "one command"),
+            *("no waiting read", "no look at the newest", "no waiting at all"),
+        ],
     )
     def test_what_the_user_may_not(
         self, rules: str, mend: str, check_store: Callable[[str], str], redis_server: RedisServer

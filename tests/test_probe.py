@@ -19,6 +19,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from gaq_middleware.cli import main
+from gaq_middleware.core.frames import HELLO
 from gaq_middleware.wsgi import AsyncQueryMiddleware
 from tests.helpers import GUEST, K2, Answer, Ask, K, make_settings, page
 from tests.servers import free_port, need_redis
@@ -137,6 +138,32 @@ def changes_status(request: Ask, forward: Forward) -> Answer:
 def blocks_post(request: Ask, forward: Forward) -> Answer:
     """Let only reading pass."""
     return Answer(403, [], b"no") if request.method == "POST" else forward(request)
+
+
+def on_streams(fault: Fault) -> Fault:
+    """Have a fault where event streams are asked for."""
+
+    def proxy(request: Ask, forward: Forward) -> Answer:
+        return (fault if "/stream?" in request.target else good)(request, forward)
+
+    return proxy
+
+
+def begins(body: bytes, *headers: tuple[str, str]) -> Fault:
+    """Answer as an event stream that begins so."""
+    return on_streams(answers(200, body, ("Content-Type", "text/event-stream"), *headers, when=200))
+
+
+def holds_back(request: Ask, forward: Forward) -> Answer:
+    """Collect for longer than anybody waits."""
+    time.sleep(3)
+    return Answer(504, [], b"")
+
+
+def knows_no_streams(request: Ask, forward: Forward) -> Answer:
+    """Have our endpoints as they were before there were streams."""
+    request.target = request.target.replace("/stream?", "/an-unknown-job?")
+    return forward(request)
 
 
 def below(prefix: str) -> Fault:
@@ -279,6 +306,8 @@ def the_finding(ran: tuple[int, str]) -> str:
 LOGIN_PAGE = b"<html>log in</html>"
 HTML = ("Content-Type", "text/html")
 LATE = formatdate(time.time() - 3600, usegmt=True)
+STREAM = "GET http"
+TOO_MANY = on_streams(answers(503, b"", ("X-GAQ-Error", "too_many_streams"), when=200))
 FAULTS: list[tuple[str, Fault, str, str]] = [
     # our 401
     ("a redirect", answers(302, b"", ("Location", "/login")), "GET http", "Exempt the path"),
@@ -310,6 +339,17 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
     ("a cache for all", caches(), "A cache", "to others"),
     ("a cache for users", caches(by="cookie", age=True), "A cache", "say no-store"),
     ("no no-store", sets("Cache-Control", "private, no-store", "public"), "Cache-Control", "loses"),
+    # event streams
+    ("held back", on_streams(holds_back), STREAM, "is held back: nothing"),
+    ("another type", sets("Content-Type", "text/event-s.*", "text/x"), STREAM, 'Type "text/x"'),
+    ("no type", on_streams(hides("content-type")), STREAM, "Let the proxy pass it on"),
+    ("compressed", begins(b"", ("Content-Encoding", "br")), STREAM, 'compressed ("br")'),
+    ("a length", begins(HELLO, ("Content-Length", "13")), STREAM, "waits for all of it"),
+    ("another first part", begins(b"data: x\n\n"), STREAM, "another first part"),
+    ("no first part", begins(b""), STREAM, "another first part"),
+    ("a gate", on_streams(answers(403, when=200)), STREAM, "answers 403, which is not ours"),
+    ("an own refusal", on_streams(strips("cookie")), "A good token", "leads to 401 token_missing"),
+    ("too many streams", TOO_MANY, "GAQ_MAX_STREAMS", "Raise it"),
 ]
 
 
@@ -317,9 +357,15 @@ FAULTS: list[tuple[str, Fault, str, str]] = [
     ("fault", "subject", "words"), [pytest.param(*row[1:], id=row[0]) for row in FAULTS]
 )
 def test_a_fault_of_a_proxy_is_one_finding(
-    fault: Fault, subject: str, words: str, world: World, probe: Probe
+    fault: Fault,
+    subject: str,
+    words: str,
+    world: World,
+    probe: Probe,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the proxy breaks is named, with the mend; the exit code is 1."""
+    monkeypatch.setattr("gaq_middleware.cli.client.STREAM_TIMEOUT", 1.0)
     guests = {"guest_secret": GUEST, "guest_audience": "superset"}
     url = world.proxy(world.app(**guests), fault)
 
@@ -455,6 +501,9 @@ GOOD: list[tuple[str, Fault, dict[str, str], str]] = [
     ("never renewed", good, {"jwt_max_age_seconds": "60"}, "token one of the secret here"),
     ("the app's endpoints", good, {"events_path": ""}, "not seen cookie"),
     ("endpoints elsewhere", good, {"events_path": "/x/events"}, "may cancel"),
+    ("streams", good, {}, "stream begins at once: nothing holds it back"),
+    ("streams are off", TOO_MANY, {"max_streams": "0"}, "stream not seen: GAQ_MAX_STREAMS is 0"),
+    ("no streams yet", on_streams(knows_no_streams), {}, "the deployment is older and has none"),
     ("no clock", hides("date"), {}, "origin http://127.0.0.1:"),
 ]
 

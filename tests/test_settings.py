@@ -11,7 +11,8 @@ import pytest
 
 from gaq_middleware.core import kinds
 from gaq_middleware.core.errors import SettingsError
-from gaq_middleware.core.settings import Row, Settings, table
+from gaq_middleware.core.settings import Settings, table
+from gaq_middleware.core.variables import Row
 from tests.helpers import GUEST, K2, K, guest_settings, make_settings
 
 ROWS = table()
@@ -497,6 +498,9 @@ def test_names_without_our_prefix_are_nobodys_business() -> None:
         ),
         pytest.param(
             {"guest_channel_claims": "user,rls_rules,exp"}, "without iat and exp", id="one time"
+        ),
+        pytest.param(
+            {"store_url": "redis://h/0?socket_timeout=1.0"}, "socket_timeout of 1 s", id="no time"
         ),
     ],
 )

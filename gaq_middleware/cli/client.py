@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 from gaq_middleware.cli.findings import Finding
 from gaq_middleware.cli.words import shown
 from gaq_middleware.core.errors import CODES, MARKER_HEADER
+from gaq_middleware.core.frames import HELLO
 
 TIMEOUT = 10.0  # seconds, for each step of a request
+STREAM_TIMEOUT = 5.0  # the same where a stream must begin at once; less than its heartbeat
 _MAX_BODY = 65_536
 _HIT = re.compile(r"\bhit\b", re.IGNORECASE)
 _CACHE_HEADERS = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status")
@@ -109,28 +111,42 @@ class Client:
         """Cancel a job that does not exist; the guarded path must be that of our endpoints."""
         return self._ask("POST", f"{self.path}{uuid.uuid4()}/cancel", headers)
 
+    def stream(self, headers: dict[str, str]) -> Answer:
+        """Open the event stream as a browser does, read its first part, and leave.
+
+        Raises:
+            TimeoutError: It does not begin in time.
+        """
+        wanted = {"Accept": "text/event-stream", "Accept-Encoding": "gzip, deflate, br"}
+        path = f"{self.path}stream?check={uuid.uuid4()}"
+        return self._ask("GET", path, {**headers, **wanted}, is_stream=True)
+
     def post(self, path: str) -> Answer:
         """Post nothing to a path below the prefix."""
         return self._ask("POST", self._prefix + path, {})
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> Answer:
-        """Send a request and return the answer.
+    def _ask(
+        self, method: str, path: str, headers: dict[str, str], *, is_stream: bool = False
+    ) -> Answer:
+        """Send a request and return the answer; of a stream, its first part.
 
         Raises:
             OSError: There is no connection.
             http.client.HTTPException: The answer is not HTTP.
         """
+        timeout = STREAM_TIMEOUT if is_stream else TIMEOUT
         connection = (
-            http.client.HTTPSConnection(self.host, timeout=TIMEOUT, context=self._tls)
+            http.client.HTTPSConnection(self.host, timeout=timeout, context=self._tls)
             if self.is_https
-            else http.client.HTTPConnection(self.host, timeout=TIMEOUT)
+            else http.client.HTTPConnection(self.host, timeout=timeout)
         )
         try:
             body = b"" if method == "POST" else None
             connection.request(method, path, body, {"Accept": "*/*", **headers})
-            response = connection.getresponse()
-            at = time.time()
-            return Answer(response.status, response.headers, response.read(_MAX_BODY), at)
+            with connection.getresponse() as response:
+                at = time.time()
+                most = len(HELLO) if is_stream and response.status == 200 else _MAX_BODY
+                return Answer(response.status, response.headers, response.read(most), at)
         finally:
             connection.close()
 

@@ -1,4 +1,4 @@
-"""What somebody with a token sees of a deployment: what becomes of the cookie, of Host, in caches.
+"""What somebody with a token sees: what becomes of the cookie, of Host, of streams, in caches.
 
 Tokens of two users who do not exist are made with the deployment's secret; they live a minute.
 """
@@ -9,16 +9,23 @@ import time
 import uuid
 from collections.abc import Collection, Iterator
 
-from gaq_middleware.cli.client import Answer, Client
+from gaq_middleware.cli.client import STREAM_TIMEOUT, Answer, Client
 from gaq_middleware.cli.findings import Finding
 from gaq_middleware.cli.words import shown
 from gaq_middleware.core.cookies import CookieWriter, sets_cookie
+from gaq_middleware.core.frames import HELLO
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.tokens import Claims, TokenCodec, key_id
 
 _ONE, _OTHER = "gaq-check-1", "gaq-check-2"
 _LIFE = 60  # seconds that a token made here is good for
 _PASS = "Let the proxy pass it on as it is."  # noqa: S105 - no password
+_PLAIN = "Let nobody compress text/event-stream (nginx: take it out of gzip_types)."
+_AT_ONCE = (
+    "Let the proxy, or the CDN, pass on at once what comes (nginx: obey X-Accel-Buffering or set "
+    "proxy_buffering off; haproxy: no wait-for-body; Caddy: flush_interval -1; Apache: "
+    f"flushpackets=on). {_PLAIN}"
+)
 
 
 class UserProbe:
@@ -61,6 +68,7 @@ class UserProbe:
             if answer.code != "job_not_found":
                 yield self._rejected(answer)
             self._seen.append(("origin", f"{self._client.origin} may cancel"))
+        yield from self._stream()
 
     def _misfits(self) -> Iterator[Finding]:
         """Yield why browsers would not keep or send the cookie there."""
@@ -150,11 +158,46 @@ class UserProbe:
         mend = f"Keep it from {self._client.path}, or let it obey no-store."
         yield Finding("A cache", reason, mend)
 
+    def _stream(self) -> Iterator[Finding]:
+        """Yield what keeps an event stream from arriving part by part."""
+        what, row = f"GET {self._client.guarded_url}stream", "begins at once: nothing holds it back"
+        try:
+            answer = self._client.stream(self._mine)
+        except TimeoutError:
+            reason = f"is held back: nothing of the event stream comes in {STREAM_TIMEOUT:.0f} s."
+            yield Finding(what, reason, _AT_ONCE)
+            return
+        if answer.code == "job_not_found":
+            row = "not seen: the deployment is older and has none"
+        elif answer.code == "too_many_streams" and not self._settings.max_streams:
+            row = "not seen: GAQ_MAX_STREAMS is 0"
+        elif answer.code == "too_many_streams":
+            reason = "is reached there: no more event streams can be opened."
+            yield Finding("GAQ_MAX_STREAMS", reason, "Raise it, or run more processes.")
+        elif answer.code:
+            yield self._rejected(answer)
+        elif fault := _fault_of_stream(answer):
+            yield Finding(what, *fault)
+        self._seen.append(("stream", row))
+
     def _subject(self, line: str) -> str | None:
         """Return whose token a `Set-Cookie` line sets; None if it is none."""
         value = line.partition(";")[0].partition("=")[2].strip(' "')
         claims = self._codec.verify(value, time.time())
         return claims.subject if isinstance(claims, Claims) else None
+
+
+def _fault_of_stream(answer: Answer) -> tuple[str, str] | None:
+    """Return what is wrong with an answer that should be an event stream, and the mend."""
+    if answer.status != 200:
+        return f"answers {answer.status}, which is not ours.", "Let the proxy ask the app."
+    if answer.headers.get_content_type() != "text/event-stream":
+        return f"arrives with the Content-Type {shown(answer.get('Content-Type'))}.", _PASS
+    if coding := answer.get("Content-Encoding"):
+        return f"arrives compressed ({shown(coding)}), which can hold back its parts.", _PLAIN
+    if answer.get("Content-Length"):
+        return "arrives with a Content-Length: somebody waits for all of it first.", _AT_ONCE
+    return None if answer.body == HELLO else ("arrives with another first part.", _PASS)
 
 
 def _attributes(line: str) -> dict[str, str]:

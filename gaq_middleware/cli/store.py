@@ -1,7 +1,8 @@
 """Whether the store can be used: it is reached, speaks, lets us in, writes, and runs scripts.
 
-What the app would do is done: a look at a job, and a rehearsal of all kinds of writing that leaves
-nothing behind. What the server answers is put into words here; nobody's password is in them.
+What the app would do is done: a look at a job, a reading of a stream, and a rehearsal of all kinds
+of writing that leaves nothing behind. What the server answers is put into words here; nobody's
+password is in them.
 """
 
 from __future__ import annotations
@@ -170,7 +171,10 @@ def _use(settings: Settings) -> None:
 
     key = f"{settings.stream_prefix}check-{uuid.uuid4()}".encode()
     try:
-        Connections(Target(settings.store_url)).pool().roundtrip((b"EVAL", _REHEARSAL, b"1", key))
+        pool = Connections(Target(settings.store_url)).pool()
+        pool.roundtrip((b"XREVRANGE", key, b"+", b"-", b"COUNT", b"1"))  # as streams are read
+        pool.roundtrip((b"XREAD", b"BLOCK", b"1", b"STREAMS", key, b"0"))
+        pool.roundtrip((b"EVAL", _REHEARSAL, b"1", key))
     except RedisError as error:
         raise StoreError from error
 

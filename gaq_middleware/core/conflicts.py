@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
+from gaq_middleware.core.store_urls import BLOCK_SECONDS, socket_timeout
+
 _USUAL_HEADERS = {"x-forwarded-for", "x-forwarded-proto"}  # the default
 
 
@@ -98,6 +100,13 @@ def doubts(v: Mapping[str, Any]) -> Iterator[str]:
         yield (
             "GAQ_STORE_URL is memory:// but Celery's workers, by GAQ_CELERY_APP, are other "
             "processes and do not see the jobs: set it to a Redis."
+        )
+    timeout = socket_timeout(v["store_url"])
+    if timeout is not None and timeout <= BLOCK_SECONDS:
+        yield (
+            f"GAQ_STORE_URL has a socket_timeout of {timeout:g} s: a Redis that pauses so long, as "
+            "when it forks to save, fails requests; reads that wait for events take longer and "
+            f"do not heed it. Raise it above {BLOCK_SECONDS:g}, or leave it out (5 s)."
         )
     yield from _token_doubts(v)
     yield from _path_doubts(v)

@@ -154,6 +154,7 @@ class Way:
         strips: Whether `/pre` is taken from the path and told in X-Forwarded-Prefix.
         is_under: Whether the server itself runs under `/pre`.
         user: Who X-Remote-User names; None: the header is deleted.
+        holds_back: Whether nginx collects answers, whatever the app says of that.
     """
 
     label: str
@@ -163,6 +164,7 @@ class Way:
     strips: bool = False
     is_under: bool = False
     user: str | None = None
+    holds_back: bool = False
 
     def __str__(self) -> str:
         return self.label
@@ -176,6 +178,7 @@ STRIPS_PREFIX = Way("strips-prefix", "trusting the prefix", strips=True)
 KEEPS_PREFIX = Way("keeps-prefix", "trusting", is_under=True)
 NAMES_ADA = Way("names-ada", "trusting the user", user="ada")
 NAMES_NOBODY = Way("names-nobody", "trusting the user")
+HOLDS_BACK = Way("holds-back", "bare", listeners=("https",), holds_back=True)
 WAYS = [
     KEEPS_HOST,
     SECOND,
@@ -185,6 +188,7 @@ WAYS = [
     KEEPS_PREFIX,
     NAMES_ADA,
     NAMES_NOBODY,
+    HOLDS_BACK,
 ]
 
 
@@ -264,6 +268,8 @@ def _nginx_server(site: Site) -> str:
     }
     lines = "".join(f'proxy_set_header {name} "{value}";\n' for name, value in headers.items())
     path, rest = (f"{PREFIX}/", "/") if site.strips else ("/", "")
+    if site.way.holds_back:
+        lines += "proxy_ignore_headers X-Accel-Buffering; gzip on; gzip_types *;\n"
     return f"""
         server {{
             listen 127.0.0.1:{site.port}{" ssl http2" if site.scheme == "https" else ""};
@@ -542,6 +548,10 @@ class Visitor:
         assert seen.http_version == self._version
         names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in seen.headers.raw]
         return Answer(seen.status_code, names, seen.content)
+
+    def stream(self, target: str) -> contextlib.AbstractContextManager[httpx.Response]:
+        """Send a request whose answer is read part by part."""
+        return self._client.stream("GET", target, headers={"Accept": "text/event-stream"})
 
     @property
     def jar(self) -> CookieJar:

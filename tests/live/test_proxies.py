@@ -1,20 +1,25 @@
-"""Real proxies with TLS before real servers: cookies, origins, prefixes, and who is believed."""
+"""Real proxies with TLS before real servers: cookies, origins, prefixes, streams, who is who."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import socket
 import ssl
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gaq_middleware import issue_token
-from tests.helpers import POLL, Answer, cookies, make_settings, read_claims
+from gaq_middleware.cli import main
+from tests.helpers import POLL, Answer, K, cookies, make_settings, read_claims
 from tests.live.conftest import Running, Server, require
 
 pytestmark = pytest.mark.live
@@ -24,6 +29,7 @@ if ABSENT and os.environ.get("CI") != "true":
 
 from tests.live.proxies import (  # noqa: E402
     BACKENDS,
+    HOLDS_BACK,
     KEEPS_HOST,
     KEEPS_PREFIX,
     NAMES_ADA,
@@ -64,6 +70,11 @@ each_backend = pytest.mark.parametrize("backend", [pytest.param(b, id=b.label) f
 each_pair = pytest.mark.parametrize(
     ("proxy", "backend"),
     [pytest.param(p, b, id=f"{b} behind {p}") for p in PROXIES for b in BACKENDS],
+)
+STREAMING = [backend for backend in BACKENDS if backend.server.face == "asgi"]
+each_stream = pytest.mark.parametrize(
+    ("proxy", "backend"),
+    [pytest.param(p, b, id=f"{b} behind {p}") for p in PROXIES for b in STREAMING],
 )
 
 
@@ -365,6 +376,100 @@ def test_a_prefix_that_nobody_knows_of(visit: Visit) -> None:
     """The path is protected at any offset; it is the app's, which has no such page."""
     assert visit(KEEPS_HOST)("GET", f"{PREFIX}{POLL}").code == "token_missing"
     assert visit(KEEPS_HOST)("GET", f"{PREFIX}{POLL}", TOKEN).body == b"nothing here"
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+def read_until(word: str, parts: Iterator[str]) -> tuple[str, float]:
+    """Read on until a word has come; return what came, and how long it took."""
+    text, began = "", time.monotonic()
+    while word not in text:
+        text += next(parts)
+    return text, time.monotonic() - began
+
+
+@each_stream
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP 1.1", "HTTP 2"])
+def test_case_136_nginx_holds_sse_back(visit: Visit, proxy: Proxy, http2: bool) -> None:
+    """No proxy does as it comes: what happens while a stream is open arrives at once."""
+    page = visit(KEEPS_HOST, http2=http2)
+    cancel = submit(page)
+    with page.stream(f"{POLL}stream") as seen:
+        parts = seen.iter_text()
+        first, took = read_until("\n\n", parts)
+        assert (seen.status_code, seen.headers["Content-Type"]) == (200, "text/event-stream")
+        assert seen.headers["Cache-Control"] == "no-cache, no-store, no-transform"
+        passed_on = None if proxy.name == "nginx" else "no"  # nginx obeys it and keeps it
+        assert seen.headers.get("X-Accel-Buffering") == passed_on
+        assert not {"content-length", "content-encoding"} & set(seen.headers)
+        assert first.startswith("retry: 2000\n\n")
+        assert took < 2
+        assert cancels(visit(KEEPS_HOST, jar=page.jar), cancel, page.origin) == (200, None)
+        text, took = read_until('"cancelled"', parts)
+        assert cancel.split("/")[-2] in text
+        assert took < 2
+
+
+def test_case_136_a_silent_stream_shows_life(
+    start: Callable[[Proxy], RunningProxy], certificate: tuple[Path, ssl.SSLContext]
+) -> None:
+    """A comment comes at least every 15 s, through every proxy."""
+    with ExitStack() as stack:
+        streams = list[tuple[float, Iterator[str]]]()
+        for proxy, backend in product(PROXIES, filter(lambda b: can_run(b.server), STREAMING)):
+            port = start(proxy).ports["https"]
+            origin = f"https://{host_of(KEEPS_HOST, backend)}:{port}"
+            visitor = Visitor(origin, certificate[1], headers=TOKEN)
+            stack.callback(visitor.close)
+            seen = stack.enter_context(visitor.stream(f"{POLL}stream"))
+            streams.append((time.monotonic(), seen.iter_text()))
+        for began, parts in streams:
+            for _ in range(2):  # the first at the beginning
+                read_until(":\n\n", parts)
+            assert time.monotonic() - began < 15
+
+
+Check = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def check(
+    certificate: tuple[Path, ssl.SSLContext],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Check:
+    """Return a function that runs `gaq check --url` here, where every host is this one."""
+    find, authority = socket.getaddrinfo, str(certificate[0].with_name("ca.pem"))
+
+    def check(origin: str) -> tuple[int, str]:
+        monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest: find("127.0.0.1", *rest))
+        monkeypatch.setattr("gaq_middleware.cli.client.STREAM_TIMEOUT", 2.0)
+        monkeypatch.setenv("GAQ_JWT_SECRET", K)
+        code = main(["check", "--url", origin, "--ca-file", authority])
+        return code, re.sub(r"\s+", " ", capsys.readouterr().out)
+
+    return check
+
+
+@each_pair
+def test_check_finds_nothing_with_nothing_configured(visit: Visit, check: Check) -> None:
+    """Every proxy by its defaults is good for streams too, and none makes the check slow."""
+    began = time.monotonic()
+    code, text = check(visit(KEEPS_HOST).origin)
+    assert (code, "stream begins at once" in text) == (0, True), text
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("proxy", "backend"), [pytest.param(PROXIES[0], b, id=b.label) for b in STREAMING]
+)
+def test_check_finds_an_nginx_that_holds_streams_back(visit: Visit, check: Check) -> None:
+    """It ignores X-Accel-Buffering, and compresses: one finding, with the mend."""
+    code, text = check(visit(HOLDS_BACK).origin)
+    assert (code, text.startswith("1 finding: ")) == (1, True), text
+    assert "async_event/stream is held back" in text
+    assert "proxy_buffering off" in text
 
 
 # --- who is believed ----------------------------------------------------------------------------
