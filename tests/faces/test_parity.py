@@ -189,6 +189,7 @@ USERS: dict[str, Callable[[Any], object]] = {
 }
 
 GOOD, OTHER = cookies(token()), cookies(token(sub="8", channel="c8"))
+STREAM = POLL + "stream"
 J1, CANCEL = POLL + "j1", POLL + "j1/cancel"
 SAME, EVIL = "http://app.example", "https://evil.example"
 
@@ -757,6 +758,41 @@ ROWS = [
     row("raised 404 job", ask("GET", "/404/job"), 404, "job_not_found"),
     row("raised 503", ask("GET", "/503"), 503, "store_unavailable"),
     row("raised, HEAD", ask("HEAD", "/404"), 404, "not_found"),
+    row("stream, no token", ask("GET", STREAM), 401, "token_missing"),
+    row("stream, HEAD", api(STREAM, "HEAD"), 200),
+    row("stream, HEAD, soon over", ask("HEAD", STREAM, Cookie=cookies(token(100))), 200),
+    row("stream, wrong method", api(STREAM, "POST"), 405, "method_not_allowed"),
+    row("stream, OPTIONS", api(STREAM, "OPTIONS"), 204),
+    row("stream, a foreign page", api(STREAM, Origin=EVIL), 403, "cross_origin"),
+    row("stream, a foreign site", api(STREAM, Sec_Fetch_Site="same-site"), 403, "cross_origin"),
+    row("stream, bad cursor", api(f"{STREAM}?last_id=x"), 400, "bad_last_id"),
+    row("stream, bad Last-Event-ID", api(STREAM, Last_Event_ID="x"), 400, "bad_last_id"),
+    row(
+        "stream, in the leeway", ask("GET", STREAM, Cookie=cookies(token(-5))), 401, "token_expired"
+    ),
+    row(
+        "stream, guest, HEAD, a foreign page",
+        ask("HEAD", STREAM, X_GuestToken=guest_token(), Origin=EVIL),
+        200,
+        settings="guests",
+    ),
+    row(
+        "stream, guest in the query, which is off",
+        ask("GET", f"{STREAM}?guest_token={guest_token()}"),
+        401,
+        "token_missing",
+        settings="guests",
+    ),
+    row("stream, moved away", api("/jobs/events/stream", "HEAD"), 200, settings="moved events"),
+    row("stream, not ours", api(STREAM), 200, settings="own events"),
+    row("below the stream", api(f"{STREAM}/x"), 200),
+    row("socket by plain HTTP", api(f"{POLL}ws"), 426, "upgrade_required"),
+    row("socket by plain HTTP, no token", ask("GET", f"{POLL}ws"), 401, "token_missing"),
+    row("socket, wrong method", api(f"{POLL}ws", "PUT"), 405, "method_not_allowed"),
+    row("wait that is none", api(f"{POLL}?wait=soon"), 400, "bad_wait"),
+    row("wait too long", api(f"{POLL}?wait=31"), 400, "bad_wait"),
+    row("wait, HEAD", api(f"{POLL}?wait=30", "HEAD"), 200),
+    row("wait, soon over", ask("GET", f"{POLL}?wait=0.01", Cookie=cookies(token(100))), 200),
     row("own 401", ask("GET", "/own/401"), 401),
     row("own 404", ask("GET", "/own/404"), 404),
     row("own 500", ask("GET", "/own/500"), 500),

@@ -224,6 +224,59 @@ def test_case_137_redis_down_is_503_and_nothing_else_suffers(command: list[str])
             assert len(raw.client_list()) <= 1 + len(work)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [[*GUNICORN, "--threads=8"], UVICORN],
+    ids=["gunicorn with threads", "uvicorn"],
+)
+def test_case_46_streams_end_when_redis_stops(command: list[str]) -> None:
+    """Ended within 10 s, and told why; new ones are 503; the next ones go on (case 46)."""
+    variables = {"GAQ_WSGI_MAX_WAITERS": "4"}
+    with RedisServer() as server, serving(command, server, **variables) as port:
+        for _ in range(2):
+            wait_until(lambda: call(port, "GET", POLL)[0] == 200)
+            with streaming(port) as (status, _, stream):
+                job = cancel_one(port)
+                assert (status, next_job(stream, job)) == (200, job)
+                server.stop()
+                began = time.monotonic()
+                rest = stream.read()
+                assert time.monotonic() - began < 10
+            assert b'event: end\ndata: {"code": "store_unavailable"' in rest
+            with streaming(port) as (status, headers, _):
+                assert (status, headers["Retry-After"]) == (503, "2")
+            server.start()
+
+
+@contextmanager
+def streaming(port: int) -> Iterator[tuple[int, Any, http.client.HTTPResponse]]:
+    """Open a stream; yields status, headers and the answer."""
+    settings = Settings.from_env({"GAQ_JWT_SECRET": K})
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+    try:
+        headers = {"X-Async-Token": issue_token(settings, "7")}
+        connection.request("GET", f"{POLL}stream", headers=headers)
+        answer = connection.getresponse()
+        yield answer.status, answer.headers, answer
+    finally:
+        connection.close()
+
+
+def cancel_one(port: int) -> str:
+    """Submit a job and cancel it; return its id."""
+    job: str = call(port, "POST", CHART)[1]["job_id"]
+    assert call(port, "POST", f"{POLL}{job}/cancel")[0] == 200
+    return job
+
+
+def next_job(stream: http.client.HTTPResponse, wanted: str) -> str:
+    """Return the wanted job, when it comes on a stream."""
+    while not (line := stream.readline()).startswith(b"data: ") or wanted not in line.decode():
+        assert line, "the stream has ended"
+    job: str = json.loads(line.removeprefix(b"data: "))["job_id"]
+    return job
+
+
 @contextmanager
 def watched_pair() -> Iterator[tuple[RedisServer, RedisServer, list[Sentinel]]]:
     """Run a master, its replica, and three sentinels that know of both."""
