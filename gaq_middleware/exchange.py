@@ -128,15 +128,14 @@ class Exchange:
         with self._slot(self._engine.waiters) as may_wait:
             listening = self._listening(endpoint)
             turn = replace(listening, seconds=min(listening.seconds, TURN_SECONDS))
-            pages = Stream(self._engine.store, turn).pages(may_wait=may_wait)
-            yield HELLO + stream_part(next(pages))
-            try:
-                for page in pages:
-                    yield stream_part(page)
-                if may_wait and turn == listening:
-                    raise self.expired.error()
-            except RequestError as error:
-                yield stream_end(self.ended(error.refusal()))
+            with closing(Stream(self._engine.store, turn).pages(may_wait=may_wait)) as pages:
+                yield HELLO + stream_part(next(pages))
+                try:
+                    yield from map(stream_part, pages)
+                    if may_wait and turn == listening:
+                        raise self.expired.error()
+                except RequestError as error:
+                    yield stream_end(self.ended(error.refusal()))
 
     def stream_head(self) -> Reply:
         """Return the head of an event stream."""

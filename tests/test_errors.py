@@ -20,7 +20,6 @@ from werkzeug.wrappers import Request as WerkzeugRequest
 from gaq_middleware.core.errors import (
     CODES,
     MARKER_HEADER,
-    STATUSES,
     AuthenticationError,
     BadRequestError,
     CrossOriginError,
@@ -70,6 +69,18 @@ def notes() -> Iterator[Notes]:
     token = current_recorder.set(recorder)
     yield recorder
     current_recorder.reset(token)
+
+
+STATUSES = {
+    400: ("Bad Request", "Bad request"),
+    401: ("Unauthorized", "Not authorized"),
+    403: ("Forbidden", "Forbidden"),
+    404: ("Not Found", "Not found"),
+    405: ("Method Not Allowed", "Method not allowed"),
+    426: ("Upgrade Required", "Upgrade required"),
+    503: ("Service Unavailable", "Service unavailable"),
+}
+"""Title (RFC 9110 section 15) and message (as Superset words it) of each status."""
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -150,8 +161,11 @@ def test_a_refusal_may_have_a_detail_of_its_own() -> None:
 
 def test_a_status_outside_the_table_still_has_a_body() -> None:
     """An app's own RequestError subclass may have any status."""
-    body = json.loads(Refusal("teapot", "Short and stout.", 418).body())
-    assert (body["status"], body["title"], body["message"]) == (418, "Error", "Error")
+    for status, title in ((422, "Unprocessable"), (499, "Error")):
+        body = json.loads(Refusal("mine", "Not this way.", status).body())
+        assert body["status"] == status
+        assert body["title"].startswith(title)
+        assert body["message"] == body["title"].capitalize()
 
 
 def test_a_detail_of_any_characters_is_ascii_on_the_wire() -> None:

@@ -20,23 +20,13 @@ import json
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from werkzeug.exceptions import HTTPException as WerkzeugHTTPException
 
 MARKER_HEADER = "X-GAQ-Error"
-
-STATUSES: dict[int, tuple[str, str]] = {
-    400: ("Bad Request", "Bad request"),
-    401: ("Unauthorized", "Not authorized"),
-    403: ("Forbidden", "Forbidden"),
-    404: ("Not Found", "Not found"),
-    405: ("Method Not Allowed", "Method not allowed"),
-    426: ("Upgrade Required", "Upgrade required"),
-    503: ("Service Unavailable", "Service unavailable"),
-}
-"""HTTP status -> title (RFC 9110 section 15) and message (as Superset words it)."""
 
 CODES: dict[str, tuple[int, str]] = {
     "bad_request": (400, "The request is not valid."),
@@ -116,7 +106,8 @@ class Refusal:
 
     def body(self) -> bytes:
         """Return the problem document (RFC 9457) as bytes."""
-        title, message = STATUSES.get(self.status, ("Error", "Error"))
+        title = next((each.phrase for each in HTTPStatus if each == self.status), "Error")
+        message = "Not authorized" if self.status == 401 else title.capitalize()  # as in Superset
         document = {
             "type": "about:blank",
             "title": title,
