@@ -12,6 +12,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,9 @@ from gaq_middleware.demo.faces import asgi_app, wsgi_app
 from gaq_middleware.demo.serving import welcome
 from tests.helpers import POLL, Answer, Ask, call_asgi, cookies
 
+Process = subprocess.Popen[str]
 QUERY = "/api/v1/chart/data"
+MEMORY = "Jobs and secrets live in memory only."
 
 
 class Browser:
@@ -215,41 +220,86 @@ def test_address_of_ipv6(tmp_path: Path) -> None:
         assert "http://[::1]:8000 (WSGI" in welcome(listener, tmp_path, demo_settings(), wsgi=True)
 
 
+@contextmanager
+def running(*options: str, folder: Path, kept: str = MEMORY) -> Iterator[tuple[Process, str]]:
+    """Run `gaq demo` on a free port; tell what it has printed. Ctrl-C must end it well."""
+    command = [sys.executable, "-W", "error", "-m", "gaq_middleware", "demo", "--port", "0"]
+    with subprocess.Popen(
+        [*command, *options],
+        env={"TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            printed = "".join(iter(process.stdout.readline, f"{kept} Ctrl-C ends the demo.\n"))
+            yield process, printed
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, out.strip(), err) == (0, "", "")
+    assert not list(folder.iterdir())
+
+
+SERVERS = pytest.mark.parametrize(
+    ("options", "server"), [([], "uvicorn"), (["--wsgi"], "waitress")], ids=["asgi", "wsgi"]
+)
+
+
 @pytest.mark.skipif(
     not shutil.which("curl") and os.environ.get("CI") != "true", reason="the lines need curl"
 )
-@pytest.mark.parametrize(("options", "server"), [([], "uvicorn"), (["--wsgi"], "waitress")])
+@SERVERS
 @pytest.mark.parametrize("store", ["memory", "redis"])
 def test_printed_lines(
     request: pytest.FixtureRequest, options: list[str], server: str, store: str, tmp_path: Path
 ) -> None:
     """The lines that `gaq demo` prints work as they are; Ctrl-C ends it well, without a trace."""
     pytest.importorskip(server)
-    kept = "Jobs and secrets live in memory only."
+    kept = MEMORY
     if store == "redis":
         url = request.getfixturevalue("redis_server").url
         options, kept = [*options, "--store", url], f"Jobs live in {url}."
-    command = [sys.executable, "-W", "error", "-m", "gaq_middleware", "demo", "--port", "0"]
-    environ = {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [*command, *options],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        printed = "".join(iter(process.stdout.readline, f"{kept} Ctrl-C ends the demo.\n"))
+    with running(*options, folder=tmp_path, kept=kept) as (_, printed):
         lines = [line.strip() for line in printed.splitlines() if "curl " in line]
-        login, submitted, events, refusal = (
-            json.loads(subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout)
+        ran = [
+            subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
             for line in lines
-        )
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, out.strip(), err) == (0, "", "")
+        ]
+    login, submitted, refusal = (json.loads(ran[i].stdout) for i in (0, 1, 3))
     assert login == {"user": "ada", "name": "Ada"}
-    assert [(e["job_id"], e["status"]) for e in events["result"]] == [(submitted["job_id"], "done")]
+    (told,) = re.findall(r"^id: (.+)\ndata: (.+)\n\n", ran[2].stdout, re.MULTILINE)
+    event = json.loads(told[1])
+    assert (event["id"], event["job_id"]) == (told[0], submitted["job_id"])
+    assert event["status"] == "done"
     assert (refusal["status"], refusal["code"]) == (401, "token_missing")
+    timeout = 28  # of curl: the stream was open to the end of its time
+    assert [done.returncode for done in ran] == [0, 0, timeout, 0]
     assert server in printed
-    assert not list(tmp_path.iterdir())
+
+
+@SERVERS
+def test_ctrl_c(options: list[str], server: str, tmp_path: Path) -> None:
+    """Ctrl-C ends the demo at once and in silence, also with streams open and queries running."""
+    pytest.importorskip(server)
+    with running(*options, folder=tmp_path) as (process, printed), ExitStack() as opened:
+        host, port = re.findall(r"http://([\d.]+):(\d+)", printed)[0]
+
+        def send(method: str, target: str, body: str = "", **headers: str) -> HTTPResponse:
+            connection = HTTPConnection(host, int(port), timeout=5)
+            opened.callback(connection.close)
+            connection.request(method, target, body, headers)
+            return connection.getresponse()
+
+        login = send("POST", "/login", "user=ada")
+        cookie = str(login.getheader("Set-Cookie")).partition(";")[0]
+        assert send("POST", QUERY, Cookie=cookie).status == 202
+        for _ in range(3):
+            stream = send("GET", f"{POLL}stream", Cookie=cookie)
+            assert stream.readline() == b"retry: 2000\n"
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        assert process.wait(10) == 0
+        assert time.monotonic() - start < 1.5

@@ -33,6 +33,7 @@ from gaq_middleware import (
 USERS = {"ada": "Ada", "bob": "Bob"}
 QUERY_PATH = "/api/v1/chart/data"
 QUERY_SECONDS = 4.0
+WSGI_WAITERS = 8
 _STEPS = 50
 _GUEST_SECONDS = 3600
 _PAGE_HEADERS = {
@@ -79,6 +80,7 @@ def demo_settings(store_url: str = "memory://") -> Settings:
             "GAQ_GUEST_SECRET": secrets.token_urlsafe(48),
             "GAQ_GUEST_AUDIENCE": "gaq-demo",
             "GAQ_STORE_URL": store_url,
+            "GAQ_WSGI_MAX_WAITERS": str(WSGI_WAITERS),
         }
     )
 

@@ -11,8 +11,11 @@ from typing import Any
 
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
-from gaq_middleware.demo.app import QUERY_PATH, QUERY_SECONDS, Demo
+from gaq_middleware.demo.app import QUERY_PATH, QUERY_SECONDS, WSGI_WAITERS, Demo
 from gaq_middleware.demo.faces import asgi_app, wsgi_app
+from gaq_middleware.wsgi import AsyncQueryMiddleware
+
+_THREADS = 2 * WSGI_WAITERS
 
 _WELCOME = """\
 gaq demo: {url} ({server})
@@ -23,8 +26,8 @@ Open that page, or paste these lines into another shell, one after the other.
     {curl} -c {jar} -d user=ada {url}/login
   Run a query; the answer is its job:
     {curl} -b {jar} -X POST {url}{query}
-  It takes {seconds:.0f} seconds. Then read the event that tells its end:
-    sleep {later:.0f} && {curl} -b {jar} {url}{events}
+  It takes {seconds:.0f} seconds. Watch the stream for {watch:.0f}, and see its end arrive:
+    {curl} -N -m {watch:.0f} -b {jar} {url}{events}stream
   Read events without a token, and see the refusal:
     {curl} {url}{events}
 
@@ -51,7 +54,7 @@ def welcome(listener: socket.socket, jar: Path, settings: Settings, *, wsgi: boo
         query=QUERY_PATH,
         events="/api/v1/async_event/",
         seconds=QUERY_SECONDS,
-        later=QUERY_SECONDS + 1,
+        watch=QUERY_SECONDS + 2,
         kept="Jobs and secrets live in memory only."
         if store == "memory://"
         else f"Jobs live in {store}.",
@@ -69,17 +72,24 @@ def serve(listener: socket.socket, settings: Settings, *, wsgi: bool) -> None:
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     demo = Demo(settings)
     if wsgi:
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of one request
-        waitress = import_module("waitress")
-        channels: dict[int, Any] = {}  # the server's own sockets, and those of its clients
-        server = waitress.create_server(wsgi_app(demo), sockets=[listener], map=channels)
-        try:
-            server.run()
-        finally:
-            for channel in list(channels.values()):
-                channel.close()
+        _run_waitress(wsgi_app(demo), listener)
     else:
-        uvicorn = import_module("uvicorn")
-        app = asgi_app(demo)
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none")
-        uvicorn.Server(config).run(sockets=[listener])
+        import_module("gaq_middleware.demo.on_uvicorn").run(asgi_app(demo), listener)
+
+
+def _run_waitress(app: AsyncQueryMiddleware, listener: socket.socket) -> None:
+    """Serve as `run()` of waitress does, which at the end waits 5 s for threads with a stream."""
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of one request
+    channels: dict[int, Any] = {}  # the server's own sockets, and those of its clients
+    server = import_module("waitress").create_server(
+        app,
+        sockets=[listener],
+        map=channels,
+        threads=_THREADS,
+        channel_request_lookahead=1,  # so that it sees a reader of a stream leave
+    )
+    try:
+        server.asyncore.loop(timeout=1.0, map=channels)
+    finally:
+        for channel in list(server.active_channels.values()):
+            channel.close()
