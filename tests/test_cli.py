@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import socket
 import subprocess
@@ -169,6 +170,18 @@ class TestMain:
         assert len(ran.stdout) == 65
         assert ran.stderr == ""
 
+    @pytest.mark.parametrize("flag", [["-u"], []], ids=["unbuffered", "buffered"])
+    @pytest.mark.parametrize("words", ["check", "secret", "--help"])
+    def test_a_reader_that_leaves(self, words: str, flag: list[str]) -> None:
+        """Nobody reads it any more, as in `gaq check | head -1`: it ends without a traceback."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, *flag, "-m", "gaq_middleware", words]
+        ran = subprocess.run(command, env={}, stdout=writer, stderr=subprocess.PIPE, check=False)
+        os.close(writer)
+        assert ran.returncode in (0, 1)
+        assert ran.stderr == b""
+
 
 class TestSecret:
     def test_is_good(self, gaq: Gaq) -> None:
@@ -322,7 +335,9 @@ REFUSED = [
         ["valid only in 10 minutes", "Set the clocks right"],
         id="not yet",
     ),
-    pytest.param(lambda: fresh(auth_time="x"), "token_claims", ["claims are not"], id="auth_time"),
+    pytest.param(
+        lambda: fresh(auth_time="x"), "token_claims", ['auth_time is "x", not a time'], id="login"
+    ),
     pytest.param(
         lambda: fresh(more="x" * 4000), "token_malformed", ["too long", "at most 4096"], id="long"
     ),

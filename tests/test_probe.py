@@ -471,6 +471,16 @@ def test_a_token_that_the_proxy_adds(world: World, probe: Probe) -> None:
     assert 'Our 401 to a request without a token says "token_malformed".' in text
 
 
+def test_nothing_that_a_terminal_would_obey_is_printed(world: World, probe: Probe) -> None:
+    """What a deployment says comes out as plain ASCII."""
+    url = world.proxy(world.app(), sets("X-GAQ-Error", "$", "\x1b[31m\xa0"))
+
+    code, text = probe(url, jwt_secret=None)
+
+    assert (code, text.isascii(), text.isprintable()) == (1, True, True)
+    assert "\\x1b[31m" in text
+
+
 def test_https_without_forwarded_proto(world: World, probe: Probe) -> None:
     """The app then takes the request for plain http, and the cookie is not Secure."""
     text = the_finding(probe(world.proxy(world.app(), tls=True), "--ca-file", TLS))

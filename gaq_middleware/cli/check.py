@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gaq_middleware.cli import probe, store
 from gaq_middleware.cli.findings import Finding, report
@@ -31,7 +30,13 @@ _MODES = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at the environment, or at a deployment; print findings, or what will happen."""
+    """Find what is wrong with the settings, or with a deployment.
+
+    Read the environment as the app would, try its store, and print what is wrong and how to mend
+    it; if nothing is, what will happen. With --url, look at a running deployment from outside
+    instead, through the proxies in front of it; more is seen with its settings in the environment.
+    Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage.
+    """
     if options.url is not None:
         return probe.run(options)
     if options.login_path or options.ca_file:
@@ -39,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         settings = Settings.from_env()
     except SettingsError as error:
-        return report([Finding.told(problem) for problem in error.problems], "", ())
+        return report([Finding.told(problem) for problem in error.problems], "", {})
     findings = [Finding.told(warning) for warning in settings.warnings]
     findings += [*_around(settings), *store.examine(settings)]
-    return report(findings, "Nothing is wrong. This will happen:", list(_summary(settings)))
+    return report(findings, "Nothing is wrong. This will happen:", _summary(settings))
 
 
 def _around(settings: Settings) -> Iterator[Finding]:
@@ -51,14 +56,16 @@ def _around(settings: Settings) -> Iterator[Finding]:
         yield Finding.told(NOTICES["multiprocess"][1])
     if settings.celery_app:
         yield from _celery(settings.celery_app)
-    named_by_header = settings.remote_user_header not in {"", "REMOTE_USER"}
-    if named_by_header and os.environ.get("FORWARDED_ALLOW_IPS"):
-        yield Finding(
-            "FORWARDED_ALLOW_IPS",
-            "makes uvicorn put the client's address in the place of the proxy's, and then the user "
-            f"in {settings.remote_user_header} is not believed.",
-            "Unset it, and run uvicorn with --no-proxy-headers.",
+    if _is_named_by_header(settings) and os.environ.get("FORWARDED_ALLOW_IPS"):
+        yield Finding.told(
+            "FORWARDED_ALLOW_IPS makes uvicorn hide the proxy's address, and then the user in "
+            f"{settings.remote_user_header} is not believed. Unset it, and run uvicorn with "
+            "--no-proxy-headers."
         )
+
+
+def _is_named_by_header(settings: Settings) -> bool:
+    return settings.remote_user_header not in {"", "REMOTE_USER"}
 
 
 def _celery(name: str) -> Iterator[Finding]:
@@ -68,32 +75,41 @@ def _celery(name: str) -> Iterator[Finding]:
         celery_canceller(name)
     except SettingsError as error:
         mend = "Correct it, or run this in the folder that the server is started in."
-        yield from (replace(Finding.told(problem), mend=mend) for problem in error.problems)
+        yield from (Finding.told(f"{problem} {mend}") for problem in error.problems)
     finally:
         sys.path.remove(folder)
 
 
-def _summary(s: Settings) -> Iterator[tuple[str, str]]:
-    """Yield what will happen, as names and texts."""
-    yield "mode", f"{s.issue}: {_MODES[s.issue]}"
-    yield "cookie", _cookie(s)
-    yield (
-        "token",
-        f"lives {duration(s.jwt_expiration_seconds)}, is renewed in its second half until "
-        f"{duration(s.jwt_max_age_seconds)} after the login; {s.jwt_leeway_seconds} s of clock "
-        f"skew are allowed; scripts send it in {s.token_header}",
-    )
-    yield "guarded", ", ".join(dict.fromkeys(filter(None, [*s.protected_paths, s.events_path])))
-    yield "events", f"are served at {s.events_path}" if s.events_path else "are not served"
-    yield "login", f"{_listed(s.login_paths)}; logout {_listed(s.logout_paths)}"
-    yield "user", _user(s)
-    yield "guests", _guests(s)
-    yield "proxies", _proxies(s)
-    if s.celery_app:
-        yield "cancel", f"revokes tasks of {s.celery_app}"
-    yield "origins", ", ".join(["the site's own", *s.allowed_origins])
-    yield "store", _store(s)
-    yield "key", f"{key_id(s.jwt_secret)}; {len(s.jwt_verify_secrets)} more verify"
+def _summary(s: Settings) -> dict[str, str]:
+    """Return what will happen, as names and texts."""
+    use = "answers, takes writes and runs scripts"
+    if s.store_url == "memory://":
+        use = "needs one process with threads"
+    return {
+        "mode": f"{s.issue}: {_MODES[s.issue]}",
+        "cookie": _cookie(s),
+        "token": (
+            f"lives {duration(s.jwt_expiration_seconds)}, is renewed in its second half until "
+            f"{duration(s.jwt_max_age_seconds)} after the login; {s.jwt_leeway_seconds} s of clock "
+            f"skew are allowed; scripts send it in {s.token_header}"
+        ),
+        "guarded": ", ".join(dict.fromkeys(filter(None, [*s.protected_paths, s.events_path]))),
+        "events": f"are served at {s.events_path}" if s.events_path else "are not served",
+        "login": f"{_listed(s.login_paths)}; logout {_listed(s.logout_paths)}",
+        "user": _user(s),
+        "guests": (
+            f"tokens in {s.guest_header}, {s.guest_algorithm}, audience {s.guest_audience}"
+            if s.guest_secret
+            else "off"
+        ),
+        "proxies": _proxies(s),
+        "cancel": f"revokes tasks of {s.celery_app}"
+        if s.celery_app
+        else "calls a canceller, if any",
+        "origins": ", ".join(["the site's own", *s.allowed_origins]),
+        "store": f"{shown_store_url(s.store_url)} {use}",
+        "key": f"{key_id(s.jwt_secret)}; {len(s.jwt_verify_secrets)} more verify",
+    }
 
 
 def _listed(items: tuple[object, ...]) -> str:
@@ -108,33 +124,17 @@ def _cookie(settings: Settings) -> str:
 
 
 def _user(settings: Settings) -> str:
-    sources = []
-    if header := settings.remote_user_header:
-        believed = "" if header == "REMOTE_USER" else ", believed from the proxies below"
-        sources.append(f"named by {header}{believed}")
-    if settings.session_format:
-        sources.append(f"named by the {settings.session_format} session {settings.session_cookie}")
-    return "; ".join([*sources, "named by login(), and by user_from if the app passes one"])
-
-
-def _guests(settings: Settings) -> str:
-    if settings.guest_secret is None:
-        return "off"
-    algorithm, audience = settings.guest_algorithm, settings.guest_audience
-    return f"tokens in {settings.guest_header}, {algorithm}, audience {audience}"
+    session = f"the {settings.session_format} session {settings.session_cookie}"
+    sources = [
+        settings.remote_user_header,
+        session if settings.session_format else "",
+        "login(), and by user_from if the app passes one",
+    ]
+    return "; ".join(f"named by {source}" for source in sources if source)
 
 
 def _proxies(settings: Settings) -> str:
     if not settings.trusted_proxies:
         return "none is believed"
-    believed = f"{_listed(settings.trusted_proxies)} with {_listed(settings.trusted_headers)}"
-    if settings.remote_user_header not in {"", "REMOTE_USER"}:
-        believed += "; uvicorn must run with --no-proxy-headers"
-    return believed
-
-
-def _store(settings: Settings) -> str:
-    url = shown_store_url(settings.store_url)
-    if url == "memory://":
-        return f"{url}, so run one process with threads"
-    return f"{url} answers, takes writes and runs scripts"
+    note = "; uvicorn must run with --no-proxy-headers" if _is_named_by_header(settings) else ""
+    return f"{_listed(settings.trusted_proxies)} with {_listed(settings.trusted_headers)}{note}"

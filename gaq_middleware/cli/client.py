@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import re
 import ssl
 import time
 import uuid
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 from gaq_middleware.cli.findings import Finding
-from gaq_middleware.cli.words import shown
 from gaq_middleware.core.errors import CODES, MARKER_HEADER
 from gaq_middleware.core.frames import HELLO
 
 TIMEOUT = 10.0  # seconds, for each step of a request
 STREAM_TIMEOUT = 5.0  # the same where a stream must begin at once; less than its heartbeat
 _MAX_BODY = 65_536
-_HIT = re.compile(r"\bhit\b", re.IGNORECASE)
 _CACHE_HEADERS = ("X-Cache", "X-Cache-Status", "X-Proxy-Cache", "CF-Cache-Status")
 
 
@@ -37,11 +36,7 @@ class Answer:
 
     def get(self, name: str) -> str:
         """Return a header, its lines joined; empty if it did not come."""
-        return ", ".join(self.all(name))
-
-    def all(self, name: str) -> list[str]:
-        """Return the lines of a header."""
-        return [str(value) for value in self.headers.get_all(name, [])]
+        return ", ".join(map(str, self.headers.get_all(name, [])))
 
     @property
     def code(self) -> str:
@@ -61,8 +56,8 @@ class Answer:
     @property
     def is_cached(self) -> bool:
         """Whether a cache says that it had this answer already (RFC 9111 section 5.1)."""
-        hit = any(_HIT.search(self.get(name)) for name in _CACHE_HEADERS)
-        return hit or self.get("Age").strip("0") != ""
+        is_hit = any(re.search(r"(?i)\bhit\b", self.get(name)) for name in _CACHE_HEADERS)
+        return is_hit or self.get("Age").strip("0") != ""
 
     @property
     def skew(self) -> float:
@@ -74,7 +69,7 @@ class Answer:
 
 
 class Client:
-    """Sends requests to the site behind a URL.
+    """Sends requests to the site behind a URL; they raise OSError or HTTPException.
 
     Args:
         url: Scheme, host, and the prefix of the app if it has one.
@@ -87,21 +82,16 @@ class Client:
 
     def __init__(self, url: str, path: str, ca_file: str | None = None) -> None:
         parts = urlsplit(url)
-        self.host, self._prefix = parts.netloc, parts.path.rstrip("/")
+        self._host, self._prefix = parts.netloc, parts.path.rstrip("/")
         self.path = self._prefix + path
         self.hostname = (parts.hostname or "").lower()
         self.is_https = parts.scheme == "https"
         self.url = f"{parts.scheme}://{parts.netloc}{self._prefix}"
-        self.guarded_url = self.url + path
+        host = parts.netloc.lower().removesuffix(":443" if self.is_https else ":80")
+        self.origin = f"{parts.scheme}://{host}"  # as browsers name it: RFC 6454 section 6.1
         self._tls = ssl.create_default_context()
         if ca_file is not None:
             self._tls.load_verify_locations(ca_file)
-
-    @property
-    def origin(self) -> str:
-        """The origin that a browser names on pages of the site (RFC 6454 section 6.1)."""
-        scheme, default = ("https", ":443") if self.is_https else ("http", ":80")
-        return f"{scheme}://{self.host.lower().removesuffix(default)}"
 
     def get(self, headers: dict[str, str], mark: str | None = None) -> Answer:
         """Get the guarded path; no cache has the answer unless it had one for the same mark."""
@@ -112,11 +102,7 @@ class Client:
         return self._ask("POST", f"{self.path}{uuid.uuid4()}/cancel", headers)
 
     def stream(self, headers: dict[str, str]) -> Answer:
-        """Open the event stream as a browser does, read its first part, and leave.
-
-        Raises:
-            TimeoutError: It does not begin in time.
-        """
+        """Open the event stream as a browser does, read its first part, and leave."""
         wanted = {"Accept": "text/event-stream", "Accept-Encoding": "gzip, deflate, br"}
         path = f"{self.path}stream?check={uuid.uuid4()}"
         return self._ask("GET", path, {**headers, **wanted}, is_stream=True)
@@ -128,27 +114,18 @@ class Client:
     def _ask(
         self, method: str, path: str, headers: dict[str, str], *, is_stream: bool = False
     ) -> Answer:
-        """Send a request and return the answer; of a stream, its first part.
-
-        Raises:
-            OSError: There is no connection.
-            http.client.HTTPException: The answer is not HTTP.
-        """
+        """Send a request and return the answer; of a stream, its first part."""
         timeout = STREAM_TIMEOUT if is_stream else TIMEOUT
-        connection = (
-            http.client.HTTPSConnection(self.host, timeout=timeout, context=self._tls)
-            if self.is_https
-            else http.client.HTTPConnection(self.host, timeout=timeout)
-        )
-        try:
+        connection = HTTPConnection(self._host, timeout=timeout)
+        if self.is_https:
+            connection = HTTPSConnection(self._host, timeout=timeout, context=self._tls)
+        with closing(connection):
             body = b"" if method == "POST" else None
             connection.request(method, path, body, {"Accept": "*/*", **headers})
             with connection.getresponse() as response:
                 at = time.time()
                 most = len(HELLO) if is_stream and response.status == 200 else _MAX_BODY
                 return Answer(response.status, response.headers, response.read(most), at)
-        finally:
-            connection.close()
 
     def failure(self, error: Exception) -> Finding:
         """Return what keeps the site from answering, in words."""
@@ -159,37 +136,25 @@ class Client:
             return Finding(self.url, "does not speak TLS.", "Write http://, or correct the port.")
         if isinstance(error, TimeoutError):
             return Finding(self.url, f"gives no answer in {TIMEOUT:.0f} s.", "Look at its log.")
-        if isinstance(error, ConnectionError | http.client.HTTPException):
-            why = type(error).__name__
-            return Finding(
-                self.url, f"cannot be talked to by HTTP ({why}).", "Correct host, port or scheme."
-            )
-        why = shown(str(getattr(error, "strerror", None) or error))
+        if isinstance(error, ConnectionError | HTTPException):
+            reason = f"cannot be talked to by HTTP ({type(error).__name__})."
+            return Finding(self.url, reason, "Correct host, port or scheme.")
+        why = getattr(error, "strerror", None) or error
         return Finding(self.url, f"cannot be reached: {why}.", "Correct the host.")
 
 
 def site_url(text: str) -> str:
-    """Return the URL of a site that an option names.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
-    try:
+    """Return the URL of a site that an option names; ArgumentTypeError if it names none."""
+    with suppress(ValueError):
         parts = urlsplit(text)
-        is_good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        is_good = False
-    if not is_good or re.search(r"[@?#]|[^!-~]", text):
-        raise argparse.ArgumentTypeError("it must be like https://host or https://host/prefix")
-    return text
+        is_site = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        if is_site and not re.search(r"[@?#]|[^!-~]", text):
+            return text
+    raise argparse.ArgumentTypeError("it must be like https://host or https://host/prefix")
 
 
 def site_path(text: str) -> str:
-    """Return the path on a site that an option names.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
+    """Return the path on a site that an option names; ArgumentTypeError if it names none."""
     if not re.fullmatch(r"/[!-~]*", text):
         raise argparse.ArgumentTypeError("it must be like /login")
     return text

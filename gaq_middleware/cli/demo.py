@@ -23,14 +23,17 @@ _TRIES = 100
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the demo app until Ctrl-C."""
+    """Run a small app to try everything in a browser.
+
+    It is wrapped by the middleware, and needs no settings: jobs live in memory and secrets are
+    made for this run. Its address is printed; Ctrl-C ends it.
+    """
     server = "waitress" if options.wsgi else "uvicorn"
     try:
         import_module(server)
     except ModuleNotFoundError:
-        return complain(
-            f"`gaq demo` needs {server}, which is not installed: pip install 'gaq-middleware[demo]'"
-        )
+        mend = "pip install 'gaq-middleware[demo]'"
+        return complain(f"`gaq demo` needs {server}, which is not installed: {mend}")
     settings = demo_settings(options.store)
     try:
         JobRegistry(settings).is_cancelled("demo")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-_WIDTH = 88
+from gaq_middleware.cli.words import tell
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
+class Finding(NamedTuple):
+    """One thing that is wrong: its variable, header or address; a sentence of it; the mend.
 
-    Attributes:
-        subject: The variable, header or address that it is about.
-        reason: What is wrong with it: a sentence that begins with the subject.
-        mend: What to do; empty where the reason says it.
+    The mend is empty where the sentence, which begins with the subject, has it already.
     """
 
     subject: str
@@ -33,30 +28,15 @@ class Finding:
         return " ".join(filter(None, (self.subject, self.reason, self.mend)))
 
 
-def report(findings: Collection[Finding], good: str, rows: Collection[tuple[str, str]]) -> int:
+def report(findings: Sequence[Finding], good: str, rows: Mapping[str, str]) -> int:
     """Print findings and return 1; if there are none, print what is good and return 0."""
     if not findings:
         print(good)
-        for name, text in rows:
-            _print_item(f"  {name:<9} ", text)
+        for name, text in rows.items():
+            tell(f"  {name:<9} ", text)
         return 0
     print("1 finding:" if len(findings) == 1 else f"{len(findings)} findings:")
     for finding in findings:
         print()
-        _print_item("- ", str(finding))
+        tell("- ", str(finding))
     return 1
-
-
-def _print_item(lead: str, text: str) -> None:
-    """Print a text with hanging indent, in plain ASCII; words stay whole, to be copied."""
-    plain = text.encode("ascii", "backslashreplace").decode()
-    print(
-        textwrap.fill(
-            plain,
-            _WIDTH,
-            initial_indent=lead,
-            subsequent_indent=" " * len(lead),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )

@@ -12,12 +12,15 @@ from gaq_middleware.registry import JobRegistry
 
 
 def reap(_: argparse.Namespace) -> int:
-    """End the jobs past their deadline and print how many there were."""
+    """End the jobs that are past their deadline, and print how many there were.
+
+    Each that gave no sign of life for GAQ_JOB_TTL_SECONDS ends with one `error` event. Run it each
+    minute (cron). Exit codes: 0 done, 1 the store failed, 2 wrong usage or wrong settings.
+    """
     settings = Settings.from_env()
     if settings.store_url == "memory://":
         return complain(
-            "GAQ_STORE_URL is memory://: the jobs are in the process of the app, which ends them "
-            "by itself. There is nothing to do here."
+            "GAQ_STORE_URL is memory://: the app itself ends its jobs. Set it to a Redis."
         )
     try:
         count = JobRegistry(settings).reap()

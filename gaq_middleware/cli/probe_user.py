@@ -5,6 +5,7 @@ Tokens of two users who do not exist are made with the deployment's secret; they
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Collection, Iterator
@@ -37,9 +38,9 @@ class UserProbe:
         seen: Where to add what was found good, as names and texts.
     """
 
-    def __init__(self, client: Client, settings: Settings, seen: list[tuple[str, str]]) -> None:
+    def __init__(self, client: Client, settings: Settings, seen: dict[str, str]) -> None:
         self._client, self._settings, self._seen = client, settings, seen
-        self._codec = TokenCodec(settings)
+        self._codec, self._writer = TokenCodec(settings), CookieWriter(settings)
         self._mine, self._others = self._cookie(_ONE), self._cookie(_OTHER)
         self._mark = str(uuid.uuid4())
         self._key = f"key {key_id(settings.jwt_secret)}"
@@ -58,7 +59,7 @@ class UserProbe:
             if not (answer.code == "token_expired" and "The clock" in before):
                 yield self._rejected(answer)
             return
-        self._seen.append(("token", f"one of the secret here, {self._key}, is good"))
+        self._seen["token"] = f"one of the secret here, {self._key}, is good"
         if "no-store" not in answer.get("Cache-Control"):
             yield Finding("Cache-Control", "loses no-store on the way.", _PASS)
         yield from self._changes_of_cookie(answer)
@@ -67,20 +68,19 @@ class UserProbe:
             answer = self._client.cancel({**self._mine, "Origin": self._client.origin})
             if answer.code != "job_not_found":
                 yield self._rejected(answer)
-            self._seen.append(("origin", f"{self._client.origin} may cancel"))
+            self._seen["origin"] = f"{self._client.origin} may cancel"
         yield from self._stream()
 
     def _misfits(self) -> Iterator[Finding]:
         """Yield why browsers would not keep or send the cookie there."""
-        client, settings = self._client, self._settings
-        domain, path = settings.cookie_domain, settings.cookie_path
-        if CookieWriter(settings).is_dropped(https=client.is_https):
-            yield Finding(
-                "GAQ_COOKIE_SECURE",
-                "or what forces it makes the cookie Secure, but the site is plain http: browsers "
-                "drop it.",
-                "Use https.",
-            )
+        client, domain, path = (
+            self._client,
+            self._settings.cookie_domain,
+            self._settings.cookie_path,
+        )
+        if self._writer.is_dropped(https=client.is_https):
+            reason = "or what forces it makes the cookie Secure, which browsers drop by plain http."
+            yield Finding("GAQ_COOKIE_SECURE", reason, "Use https.")
         if domain and not f".{client.hostname}".endswith(f".{domain}"):
             reason = f"is {domain}, but the site is {client.hostname}: browsers drop the cookie."
             yield Finding("GAQ_COOKIE_DOMAIN", reason, "Unset it.")
@@ -98,28 +98,18 @@ class UserProbe:
     def _rejected(self, answer: Answer) -> Finding:
         """Return why a good token does not lead to a good answer."""
         if answer.code == "token_signature":
-            return Finding(
-                "GAQ_JWT_SECRET",
-                f"here, {self._key}, is none of the deployment's.",
-                "Compare with key= in its start-up line, or run this with its settings.",
-            )
+            reason = f"here, {self._key}, is none of the deployment's."
+            mend = "Compare with key= in its start-up line, or run this with its settings."
+            return Finding("GAQ_JWT_SECRET", reason, mend)
         if answer.code == "cross_origin":
-            return Finding(
-                "Host",
-                "arrives changed, so that the site's own pages may not cancel: "
-                f"{shown(str(answer.problem.get('detail')).rstrip('.'))}.",
-                "Let the proxy pass Host (nginx: proxy_set_header Host $http_host), or list "
-                f"{self._client.origin} in GAQ_ALLOWED_ORIGINS.",
-            )
+            said = shown(str(answer.problem.get("detail")).rstrip("."))
+            reason = f"arrives changed, so that the site's own pages may not cancel: {said}."
+            mend = "Let the proxy pass Host (nginx: proxy_set_header Host $http_host), or list "
+            return Finding("Host", reason, f"{mend}{self._client.origin} in GAQ_ALLOWED_ORIGINS.")
         if answer.code == "store_unavailable":
             return Finding("GAQ_STORE_URL", "fails there.", "Run `gaq check` there.")
-        came = f"{answer.status} {answer.code}" if answer.code else f"{answer.status}, not ours"
+        came = f"{answer.status} {answer.code or 'that is not ours'}"
         return Finding("A good token", f"leads to {came}.", "Look into the log of the app.")
-
-    def _lines(self, answer: Answer) -> list[str]:
-        """Return the `Set-Cookie` lines of our cookie."""
-        lines, name = answer.all("Set-Cookie"), self._settings.cookie_name
-        return [line for line in lines if sets_cookie([line], name)]
 
     def _changes_of_cookie(self, answer: Answer) -> Iterator[Finding]:
         """Yield what happened on its way to the cookie that renews another.
@@ -127,40 +117,51 @@ class UserProbe:
         Where the app knows its users by other means too, tokens alone renew none.
         """
         lines = self._lines(answer)
-        self._seen.append(
-            ("cookie", "arrives as it was set" if lines else "not seen: none was set")
-        )
+        self._seen["cookie"] = "arrives as it was set" if lines else "not seen: none was set"
         if not lines and "private" in answer.get("Cache-Control"):  # said with one
             yield Finding("Set-Cookie", "does not arrive.", "Let the proxy pass it on.")
-        writer, https = CookieWriter(self._settings), self._client.is_https
-        sent = _attributes(writer.write("", 1, https=https))
+        sent = _attributes(self._writer.write("", 1, https=self._client.is_https))
         for line in lines:
-            changes = list(_changes(sent, _attributes(line)))
-            changes += ["another value"] * (self._subject(line) is None)
+            came = _attributes(line)
+            changes = [f"no {sent[key]}" for key in sorted(sent.keys() - came.keys())]
+            changes += [came[key][:100] for key in sorted(came.keys() - sent.keys())]
+            if self._subject(line) is None:
+                changes.append("another value")
+            mend = f"{_PASS} If it does, run this with the deployment's settings."
             if changes == ["no Secure"] and self._settings.cookie_secure is None:
                 mend = "Let the proxy tell of https: X-Forwarded-Proto: https."
-                yield Finding("Set-Cookie", "arrives with no Secure.", mend)
-            elif changes:
-                mend = f"{_PASS} If it does, run this with the deployment's settings."
+            if changes:
                 yield Finding("Set-Cookie", f"arrives with {', '.join(changes)}.", mend)
+
+    def _lines(self, answer: Answer) -> list[str]:
+        """Return the `Set-Cookie` lines of our cookie."""
+        name = self._settings.cookie_name
+        lines = answer.headers.get_all("Set-Cookie", [])
+        return [line for line in map(str, lines) if sets_cookie([line], name)]
+
+    def _subject(self, line: str) -> str | None:
+        """Return whose token a `Set-Cookie` line sets; None if it is none."""
+        value = line.partition(";")[0].partition("=")[2].strip(' "')
+        claims = self._codec.verify(value, time.time())
+        return claims.subject if isinstance(claims, Claims) else None
 
     def _caches(self, first: Answer) -> Iterator[Finding]:
         """Yield whether a cache gives an answer again, to the same user or to others."""
-        cookies: list[dict[str, str]] = [self._mine, self._others, {}]
-        again, others, nobodys = (self._client.get(cookie, self._mark) for cookie in cookies)
+        again = self._client.get(self._mine, self._mark)
+        others = self._client.get(self._others, self._mark)
+        nobodys = self._client.get({}, self._mark)
+        mend = f"Keep it from {self._client.path}, or let it obey no-store."
         if nobodys.status == 200 or _ONE in map(self._subject, self._lines(others)):
             reason = "gives the answer to one user, and the cookie in it, to others."
+            yield Finding("A cache", reason, mend)
         elif any(answer.is_cached for answer in (first, again, others, nobodys)):
-            reason = "keeps answers that say no-store."
-        else:
-            self._seen.append(("caches", "none gives an answer twice"))
-            return
-        mend = f"Keep it from {self._client.path}, or let it obey no-store."
-        yield Finding("A cache", reason, mend)
+            yield Finding("A cache", "keeps answers that say no-store.", mend)
+        self._seen["caches"] = "none gives an answer twice"
 
     def _stream(self) -> Iterator[Finding]:
         """Yield what keeps an event stream from arriving part by part."""
-        what, row = f"GET {self._client.guarded_url}stream", "begins at once: nothing holds it back"
+        what = f"GET {self._client.origin}{self._client.path}stream"
+        self._seen["stream"] = "begins at once: nothing holds it back"
         try:
             answer = self._client.stream(self._mine)
         except TimeoutError:
@@ -168,9 +169,9 @@ class UserProbe:
             yield Finding(what, reason, _AT_ONCE)
             return
         if answer.code == "job_not_found":
-            row = "not seen: the deployment is older and has none"
+            self._seen["stream"] = "not seen: the deployment is older and has none"
         elif answer.code == "too_many_streams" and not self._settings.max_streams:
-            row = "not seen: GAQ_MAX_STREAMS is 0"
+            self._seen["stream"] = "not seen: GAQ_MAX_STREAMS is 0"
         elif answer.code == "too_many_streams":
             reason = "is reached there: no more event streams can be opened."
             yield Finding("GAQ_MAX_STREAMS", reason, "Raise it, or run more processes.")
@@ -178,13 +179,6 @@ class UserProbe:
             yield self._rejected(answer)
         elif fault := _fault_of_stream(answer):
             yield Finding(what, *fault)
-        self._seen.append(("stream", row))
-
-    def _subject(self, line: str) -> str | None:
-        """Return whose token a `Set-Cookie` line sets; None if it is none."""
-        value = line.partition(";")[0].partition("=")[2].strip(' "')
-        claims = self._codec.verify(value, time.time())
-        return claims.subject if isinstance(claims, Claims) else None
 
 
 def _fault_of_stream(answer: Answer) -> tuple[str, str] | None:
@@ -201,16 +195,6 @@ def _fault_of_stream(answer: Answer) -> tuple[str, str] | None:
 
 
 def _attributes(line: str) -> dict[str, str]:
-    """Return the attributes of a `Set-Cookie` line by lower-case name; how long it lives apart."""
-    parts = [part.strip() for part in line.split(";")[1:]]
-    found = {part.partition("=")[0].lower(): part for part in parts if part}
-    found.pop("expires", None)
-    return {name: "Max-Age" if name == "max-age" else part for name, part in found.items()}
-
-
-def _changes(sent: dict[str, str], came: dict[str, str]) -> Iterator[str]:
-    for name in sorted(sent.keys() | came.keys()):
-        if name not in came:
-            yield f"no {sent[name]}"
-        elif came[name].lower() != sent.get(name, "").lower():
-            yield ascii(came[name][:100])[1:-1]
+    """Return the attributes of a `Set-Cookie` line by lower-case text; how long it lives apart."""
+    parts = [re.sub("(?i)max-age=.*", "Max-Age", part.strip()) for part in line.split(";")[1:]]
+    return {part.lower(): part for part in parts if not re.match("(?i)expires=|$", part)}

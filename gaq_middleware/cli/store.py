@@ -1,8 +1,6 @@
-"""Whether the store can be used: it is reached, speaks, lets us in, writes, and runs scripts.
+"""Whether the store can be used: what the app would do with it is done, and leaves nothing behind.
 
-What the app would do is done: a look at a job, a reading of a stream, and a rehearsal of all kinds
-of writing that leaves nothing behind. What the server answers is put into words here; nobody's
-password is in them.
+What the server answers is put into words here; nobody's password is in them.
 """
 
 from __future__ import annotations
@@ -29,116 +27,44 @@ for _, words in ipairs({{'XADD', '*', 'data', ''}, {'HSET', 'a', ''}, {'ZADD', '
   redis.call('DEL', KEYS[1])
 end
 """
-_TROUBLES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"No master found|SENTINEL",
-        "where no sentinel knows a master of that name",
-        "Correct the sentinels, their port (26379), or the name after them, in GAQ_STORE_URL.",
+_TROUBLES = {
+    r"No master found|SENTINEL": "where no sentinel knows it. Correct the sentinels or the name.",
+    r"TLS .*No such file": "with a certificate's path that does not exist here. Correct the path.",
+    r"refused|No such file": "where nobody listens. Start Redis there, or correct the URL.",
+    r"Permission denied": "a socket that this user may not open. Let it (Redis: unixsocketperm).",
+    r"Error -|Name or service|nodename": "a host that cannot be found. Correct the host.",
+    r"CERTIFICATE_VERIFY_FAILED": (
+        "whose certificate is not trusted here, or is another host's. Add "
+        "?ssl_ca_certs=/path/to/ca.pem, or correct the host."
     ),
-    (
-        r"TLS .*No such file",
-        "with the path of a certificate that does not exist here",
-        "Correct the path in the options of GAQ_STORE_URL.",
+    r"SSL|TLS .*Timeout conn": "without TLS. Write redis:// for rediss://, or correct the port.",
+    r"Timeout": "which does not answer in time. Look for a firewall, or raise socket_timeout.",
+    r"without any password": "which has no password. Take the password out of the URL.",
+    r"required|NOAUTH": "which wants a password: redis://USER:PASSWORD@host, without a USER too.",
+    r"AuthenticationError": (
+        "which refuses the user or the password. Correct them; / ? # @ and : in them are written "
+        "%2F %3F %23 %40 %3A."
     ),
-    (
-        r"refused|No such file",
-        "where nobody listens",
-        "Start Redis there, or set GAQ_STORE_URL to where it is.",
+    r"DB index|Database": "which has no such database. Correct the number; 0 is always there.",
+    r"no permissions|can't run this command": (
+        "which lets this user do too little. ACL SETUSER ... ~PREFIX* (of GAQ_STREAM_PREFIX) "
+        "+eval +evalsha +@stream +@hash +@string +@sortedset +@keyspace +@connection."
     ),
-    (
-        r"Permission denied",
-        "a socket that this user may not open",
-        "Give this user the right to it (Redis: unixsocketperm).",
+    r"(?i)[`']eval": "which runs no Lua. Take EVAL and EVALSHA out of its rename-command.",
+    r"older than Redis": "which is older than Redis 6.2. Update the server, or name a newer one.",
+    r"READONLY|ReadOnly": "which is a replica. Name the master, or the sentinels that know it.",
+    r"OOM|OutOfMemory": "whose memory is full. Raise its maxmemory, or take out what fills it.",
+    r"MISCONF": "which cannot save, so takes no writes. Make room on the disk of the server.",
+    r"Moved|CROSSSLOT|same slot|ClusterDown|slot not served": (
+        "a node of a cluster, where our keys have no common place. Put a hash tag into "
+        "GAQ_STREAM_PREFIX, as in {gaq}-async-events-, and name the node that has its slot."
     ),
-    (
-        r"Error -|Name or service|nodename",
-        "a host that cannot be found",
-        "Correct the host in GAQ_STORE_URL.",
+    r"closed|reset by peer|InvalidResponse|Protocol error": (
+        "which does not speak as Redis does. Write rediss:// for redis:// if the server wants "
+        "TLS, or correct the port."
     ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED",
-        "whose certificate is not trusted here, or is another host's",
-        "Add ?ssl_ca_certs=/path/to/ca.pem to GAQ_STORE_URL, or correct the host.",
-    ),
-    (
-        r"SSL|TLS .*Timeout connecting",
-        "which seems to speak no TLS",
-        "Write redis:// for rediss:// in GAQ_STORE_URL, or name the port with TLS.",
-    ),
-    (
-        r"Timeout",
-        "from where no answer comes in time",
-        "Look for a firewall or a busy server, or raise socket_timeout in GAQ_STORE_URL.",
-    ),
-    (
-        r"without any password",
-        "which has no password, but the URL has one",
-        "Take the password out of GAQ_STORE_URL.",
-    ),
-    (
-        r"Authentication required|NOAUTH",
-        "which wants a password, but the URL has none",
-        "Write it as redis://:PASSWORD@host, or user and password as redis://USER:PASSWORD@host.",
-    ),
-    (
-        r"AuthenticationError",
-        "which refuses the user or the password",
-        "Correct them in GAQ_STORE_URL; / ? # @ and : in them are written %2F %3F %23 %40 %3A.",
-    ),
-    (
-        r"DB index|Invalid Database",
-        "which has no database of that number",
-        "Correct the number at the end of GAQ_STORE_URL; 0 is always there.",
-    ),
-    (
-        r"(?i)'?eval(sha)?'",
-        "which runs no Lua script for us",
-        "Let it: ACL SETUSER ... +eval +evalsha, and no rename-command of them.",
-    ),
-    (
-        r"one of the keys",
-        "which does not let us use keys with the prefix of GAQ_STREAM_PREFIX",
-        "Let it: ACL SETUSER ... ~PREFIX*.",
-    ),
-    (
-        r"no permissions|can't run this command",
-        "which forbids a command that is needed",
-        "Let it: ACL SETUSER ... +@stream +@hash +@string +@sortedset +@keyspace +@connection.",
-    ),
-    (
-        r"older than Redis",
-        "which is older than Redis 6.2",
-        "Update the server, or set GAQ_STORE_URL to a newer one.",
-    ),
-    (
-        r"ReadOnly|READONLY",
-        "which is a replica and takes no writes",
-        "Set GAQ_STORE_URL to the master, or to the sentinels that know it.",
-    ),
-    (
-        r"OutOfMemory|OOM",
-        "whose memory is full",
-        "Raise its maxmemory, or take what fills it elsewhere.",
-    ),
-    (
-        r"MISCONF",
-        "which takes no writes because it cannot save to its disk",
-        "Make room on the disk of the server.",
-    ),
-    (
-        r"Moved|CROSSSLOT|same slot|ClusterDown|slot not served",
-        "a node of a cluster, where our keys have no common place",
-        "Put a hash tag into GAQ_STREAM_PREFIX, as in {gaq}-async-events-, and name the node that "
-        "has its slot.",
-    ),
-    (
-        r"closed|reset by peer|InvalidResponse|Protocol error|ProtocolError",
-        "which does not speak as Redis does",
-        "Write rediss:// for redis:// in GAQ_STORE_URL if the server wants TLS, or correct the "
-        "port.",
-    ),
-)
-"""What an error says, in what way the store cannot be used, and the mend; the first row counts."""
+}
+"""What an error says -> why the store cannot be used, and the mend; the first one counts."""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -156,12 +82,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def _use(settings: Settings) -> None:
-    """Do what the app would do.
-
-    Raises:
-        SettingsError: The URL cannot be used on this machine.
-        StoreError: The store cannot be used; the cause says why.
-    """
+    """Look at a job, read a stream, rehearse all kinds of writing; errors say what fails."""
     store_for(settings).execute(GetJob(job_id=f"check-{uuid.uuid4()}", now=time.time()))
     if settings.store_url == "memory://":
         return
@@ -180,10 +101,8 @@ def _use(settings: Settings) -> None:
 
 
 def _finding(settings: Settings, error: BaseException) -> Finding:
-    said = f"{type(error).__name__}: {error}"
-    if settings.store_url.startswith("rediss"):
-        said = f"TLS {said}"
-    default = f"which fails: {said[:200]}", "Look into the log of the server."
-    rows = ((reason, mend) for pattern, reason, mend in _TROUBLES if re.search(pattern, said))
-    reason, mend = next(rows, default)
-    return Finding("GAQ_STORE_URL", f"names {shown_store_url(settings.store_url)}, {reason}.", mend)
+    tls = "TLS " if settings.store_url.startswith("rediss") else ""
+    said = f"{tls}{type(error).__name__}: {error}"
+    default = f"which fails: {said[:200]}. Look into the log of the server."
+    found = next((text for pattern, text in _TROUBLES.items() if re.search(pattern, said)), default)
+    return Finding("GAQ_STORE_URL", f"names {shown_store_url(settings.store_url)}, {found}")

@@ -6,11 +6,10 @@ import argparse
 import os
 import secrets
 import sys
-import textwrap
 import time
 
 from gaq_middleware.cli.reasons import Judge, Token
-from gaq_middleware.cli.words import complain, moment, shown
+from gaq_middleware.cli.words import complain, moment, shown, tell
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.testing import issue_token
 
@@ -25,13 +24,21 @@ _MAX_INPUT = 1_000_000
 
 
 def secret(_: argparse.Namespace) -> int:
-    """Print a new secret: 64 URL-safe characters made of 48 random bytes."""
+    """Print a new secret.
+
+    It is random, and good for GAQ_JWT_SECRET, GAQ_CHANNEL_SECRET or GAQ_GUEST_SECRET. Take a new
+    one for each; every process of the app needs the same.
+    """
     print(secrets.token_urlsafe(48))
     return 0
 
 
 def issue(options: argparse.Namespace) -> int:
-    """Print a token of a user."""
+    """Print a token of a user.
+
+    It is signed with GAQ_JWT_SECRET. Send it in the header X-Async-Token or as the cookie
+    async-token (or as your settings name them).
+    """
     try:
         print(issue_token(Settings.from_env(), options.user))
     except ValueError as error:
@@ -40,30 +47,29 @@ def issue(options: argparse.Namespace) -> int:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Print what a token says, and whether and why it is refused."""
+    """Show what a token says, and whether and why it is refused.
+
+    Its signature is checked with GAQ_JWT_SECRET, that of a guest token with GAQ_GUEST_SECRET.
+    Exit codes: 0 valid, 1 refused, 2 cannot be checked: wrong usage or settings.
+    """
     raw = options.token
     if raw == "-":
         raw = sys.stdin.buffer.read(_MAX_INPUT).decode(errors="replace")
-    token, now = Token.read(raw.strip()), time.time()
+    token, now = Token(raw.strip()), time.time()
     if not token.raw:
         return complain("No token was given.")
     settings, is_checkable = read_settings(guests=token.is_guest)
-    judge = Judge(settings, guests=token.is_guest)
+    judge = Judge(token, settings, now)
     _print_facts(token, now, judge if is_checkable else None)
-    if not is_checkable:
-        token = token.signed_with(judge.secrets[0], judge.algorithm)
-    refusal = judge.refusal(token, now)
+    refusal = judge.refusal(any_signature=not is_checkable)
     if refusal is not None:
-        _print_verdict(f"REFUSED: {refusal.code}", *judge.explain(token, refusal, now))
+        _print_verdict(f"REFUSED: {refusal.code}", *judge.explain(refusal))
         return 1
     if is_checkable:
-        _print_verdict("VALID", judge.praise(token, now))
+        _print_verdict("VALID", judge.praise())
         return 0
-    _print_verdict(
-        "NOT CHECKED",
-        f"{judge.variable} is not set here, so nobody can tell whether the signature is right. "
-        "Nothing else is wrong. Set it as on the server, and inspect the token again.",
-    )
+    unset = f"{judge.variable} is not set here, so the signature cannot be checked."
+    _print_verdict("NOT CHECKED", f"{unset} Nothing else is wrong. Set it as on the server.")
     return 2
 
 
@@ -96,4 +102,4 @@ def _print_facts(token: Token, now: float, judge: Judge | None) -> None:
 def _print_verdict(verdict: str, *texts: str) -> None:
     print(f"\n{verdict}")
     for text in texts:
-        print(textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  "))
+        tell("  ", text)

@@ -1,9 +1,11 @@
-"""Words for people: complaints, lengths and points of time, and values that came from outside."""
+"""Words for people: texts, lengths and points of time, and values that came from outside."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+import textwrap
 from datetime import datetime, timezone
 
 _UNITS = {"day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -14,6 +16,13 @@ def complain(text: str) -> int:
     """Say on standard error why nothing can be done, and return exit code 2."""
     print(text, file=sys.stderr)
     return 2
+
+
+def tell(lead: str, text: str) -> None:
+    """Print a text with hanging indent, in plain ASCII; words stay whole, to be copied."""
+    wrapper = textwrap.TextWrapper(88, lead, " " * len(lead), break_long_words=False)
+    wrapper.break_on_hyphens = False
+    print(wrapper.fill(re.sub("[^ -~\t\r\n]", lambda found: ascii(found[0])[1:-1], text)))
 
 
 def duration(seconds: float) -> str:

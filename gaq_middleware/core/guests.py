@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from gaq_middleware.core.errors import Refusal
@@ -54,16 +55,20 @@ class GuestVerifier:
         claims, _ = read_jws(
             raw, settings.guest_secrets, settings.guest_algorithm, settings.guest_audience
         )
-        shapes = {"user": dict, "resources": list, "rls_rules": list}
-        if (
-            claims.get("type") != "guest"
-            or not all(isinstance(claims.get(name), shape) for name, shape in shapes.items())
-            or _is_deeper_than(MAX_DEPTH, claims)
-        ):
-            raise TokenError("claims")
         window = read_window(claims, require_exp=True)
+        if any(guest_faults(claims)) or _is_deeper_than(MAX_DEPTH, claims):
+            raise TokenError("claims")
         channel = guest_channel(claims, settings.guest_channel_claims, self._channel_secret)
         return GuestIdentity(channel, claims), window
+
+
+def guest_faults(claims: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each claim, times apart, that is not usable, and what it must be."""
+    if claims.get("type") != "guest":
+        yield "type", '"guest"'
+    for name, shape in {"user": dict, "resources": list, "rls_rules": list}.items():
+        if not isinstance(claims.get(name), shape):
+            yield name, "an object" if shape is dict else "a list"
 
 
 def _is_deeper_than(depth: int, claims: dict[str, Any]) -> bool:

@@ -10,6 +10,8 @@ import base64
 import hmac
 import math
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +25,7 @@ MAX_TOKEN_BYTES = 4096
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")  # RFC 7515 section 7.1
 _DIGESTS = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}
 _RESERVED_CHANNEL = re.compile(r"full\Z|deadlines\Z|job-cancel:|job:|jobs:|guest-")
+_TIME = "a time in epoch seconds"
 T = TypeVar("T")
 
 
@@ -110,23 +113,34 @@ def read_window(claims: dict[str, Any], *, require_exp: bool) -> Window:
     Raises:
         TokenError: exp is missing, or one of them is not a finite number.
     """
-    times = {name: _number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims}
-    if require_exp and "exp" not in times:
+    if any(time_faults(claims, require_exp=require_exp)):
         raise TokenError("claims")
-    not_before = max(times.get("nbf", -math.inf), times.get("iat", -math.inf))
-    return Window(not_before, times.get("exp", math.inf))
+    not_before = max(claims.get("nbf", -math.inf), claims.get("iat", -math.inf))
+    return Window(float(not_before), float(claims.get("exp", math.inf)))
 
 
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenError("claims")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise TokenError("claims") from None
-    if not math.isfinite(number):
-        raise TokenError("claims")
-    return number
+def time_faults(claims: dict[str, Any], *, require_exp: bool) -> Iterator[tuple[str, str]]:
+    """Yield the name of each of exp, nbf and iat that is not usable, and what it must be."""
+    for name in ("exp", "nbf", "iat"):
+        is_needed = name in claims or (name == "exp" and require_exp)
+        if is_needed and not _is_time(claims.get(name)):
+            yield name, _TIME
+
+
+def user_faults(claims: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each other claim that is not usable, and what it must be."""
+    channel, subject, auth_time = (claims.get(name) for name in ("channel", "sub", "auth_time"))
+    if not is_channel(channel):
+        yield "channel", "1 to 255 printable characters, no space, no reserved name like full"
+    if not (subject is None or type(subject) is int or is_user_id(subject)):
+        yield "sub", "text without control characters"
+    if not (auth_time is None or _is_time(auth_time)):
+        yield "auth_time", _TIME
+
+
+def _is_time(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,20 +227,16 @@ class TokenCodec:
 
     def _read(self, raw: str) -> Claims:
         claims, key = read_jws(raw, self._settings.secrets, "HS256", None)
-        channel, subject = claims.get("channel"), claims.get("sub")
-        if not is_channel(channel):
+        window = read_window(claims, require_exp=self._settings.jwt_require_exp)
+        if any(user_faults(claims)):
             raise TokenError("claims")
-        old_style = "sub" in claims and (subject is None or type(subject) is int)
-        if type(subject) is int:
-            subject = str(subject)
-        if subject is not None and not is_user_id(subject):
-            raise TokenError("claims")
-        logged_in = claims.get("auth_time", claims.get("iat"))
+        subject, logged_in = claims.get("sub"), claims.get("auth_time", claims.get("iat"))
+        old_style = "sub" in claims and not isinstance(subject, str)
         return Claims(
-            channel=str(channel),
-            subject=subject,
-            window=read_window(claims, require_exp=self._settings.jwt_require_exp),
-            auth_time=None if logged_in is None else _number(logged_in),
+            channel=claims["channel"],
+            subject=None if subject is None else str(subject),
+            window=window,
+            auth_time=None if logged_in is None else float(logged_in),
             needs_reissue=key > 0 or old_style,
         )
 
