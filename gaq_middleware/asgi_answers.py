@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from gaq_middleware.core.commands import EventPage
@@ -97,6 +97,22 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> Non
         working.result()
 
 
+async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> bool:
+    """Do some work, no longer than so; return whether it was done.
+
+    `asyncio.wait_for` of Python before 3.12 loses a cancellation that comes as the work ends.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({working}, timeout=seconds)
+        is_done = working.done()
+    finally:
+        working.cancel()
+    if is_done:
+        working.result()
+    return is_done
+
+
 class _Reader(Protocol):
     """Whoever reads a stream."""
 
@@ -114,7 +130,7 @@ class _Reader(Protocol):
 
 
 async def _serve_stream(exchange: Exchange, endpoint: Endpoint, reader: _Reader) -> None:
-    is_open, refusal = False, None
+    is_open, keeps_up = False, True
     try:
         with exchange.stream(endpoint) as stream:
             async with aclosing(stream.pages()) as pages:
@@ -122,19 +138,18 @@ async def _serve_stream(exchange: Exchange, endpoint: Endpoint, reader: _Reader)
                     if not is_open:
                         is_open = True
                         await reader.open()
-                    await asyncio.wait_for(reader.tell(page), SLOW_SECONDS)
-        refusal = exchange.expired
-    except asyncio.TimeoutError:
-        pass
+                    keeps_up = await _within(SLOW_SECONDS, reader.tell(page))
+                    if not keeps_up:
+                        break
+        refusal = exchange.expired if keeps_up else None
     except RequestError as error:
         refusal = error.refusal()
-    if refusal is not None and not is_open:
-        await reader.refuse(exchange.problem(refusal))
-        return
+        if not is_open:
+            await reader.refuse(exchange.problem(refusal))
+            return
     if refusal is not None:
         exchange.ended(refusal)
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(reader.end(refusal), _END_SECONDS)
+    await _within(_END_SECONDS, reader.end(refusal))
 
 
 class _EventStream:
