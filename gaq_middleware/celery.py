@@ -98,7 +98,8 @@ class GaqTask(Task):  # type: ignore[misc]
             runs_again = getattr(end, "requeue", isinstance(end, TaskPredicate) or self.acks_late)
             with suppress(StoreError):
                 if runs_again:
-                    run.hand_over(_silence(end))
+                    run.is_over = True
+                    self.registry.touch(run.job_id, _silence(end))
                 else:
                     run.fail(getattr(end, "reason", None) or _STOPPED)
             raise

@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from gaq_middleware import Job, JobNotFoundError, NotJobOwnerError, Owner, StoreError
 from gaq_middleware.core.commands import RETENTION, Outcome
+from gaq_middleware.registry.colours import at_once
 from tests.helpers import Site, ask, guest_settings, guest_token, make_settings, submits
 from tests.servers import Monitor, RedisServer, need_redis, wait_until
 from tests.stores.conftest import BOB, TTL, AsyncWorld, SyncWorld, World, never
@@ -19,7 +21,7 @@ need_redis()
 
 from gaq_middleware.registry import redis_entries  # noqa: E402
 from gaq_middleware.registry.redis import RedisStore  # noqa: E402
-from gaq_middleware.registry.redis_commands import Flows  # noqa: E402
+from gaq_middleware.registry.redis_commands import Commands  # noqa: E402
 
 CHANNEL = "0b0c0d0e-1111-4222-8333-444455556666"
 JOB = "9f8e7d6c-5b4a-4321-8fed-cba987654321"
@@ -582,10 +584,9 @@ class TestBesideSuperset:
             ([[b"foreign", ours], [b"foreign", flagged]], Outcome.ENDED),
             ([[b"foreign", ours], [b"foreign", ours + b" "], [b"stranger"]], Outcome.STRANGER),
         ):
-            flow = Flows(make_settings()).of(world.cancel_command(JOB, USER))
-            messages = [next(flow)]
-            messages += [flow.send(answer) for answer in answers[:-1]]
-            with pytest.raises(StopIteration) as end:
-                flow.send(answers[-1])
-            assert end.value.value.outcome is outcome
+            exchange = AsyncMock(side_effect=answers)
+            commands = Commands(make_settings())
+            reply = at_once(commands.do(world.cancel_command(JOB, USER), exchange))
+            messages = [call.args[0] for call in exchange.await_args_list]
+            assert reply.outcome is outcome
             assert [m[-1] for m in messages] == [b"", *(a[1] for a in answers[:-1])]

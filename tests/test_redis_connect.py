@@ -266,7 +266,7 @@ class TestPools:
         for number in range(3):
             loop = asyncio.new_event_loop()
             loop.run_until_complete(store.aexecute(submit(f"j{number}")))
-            pool = store._connections._pools[loop][0]
+            pool = store._connections._pools[loop]
             loop.run_until_complete(pool.aclose())
             loop.close()
 

@@ -213,14 +213,7 @@ class FinishJob(Command[Outcome]):
             ValueError: It is too long.
         """
         tail = event_tail(Status.DONE, result_url=result_url)
-        return cls(
-            job_id=job_id,
-            status=Status.DONE,
-            tail=tail,
-            now=now,
-            ttl=ttl,
-            attempt=attempt,
-        )
+        return cls(job_id=job_id, status=Status.DONE, tail=tail, now=now, ttl=ttl, attempt=attempt)
 
     @classmethod
     def error(
@@ -228,14 +221,7 @@ class FinishJob(Command[Outcome]):
     ) -> FinishJob:
         """Return the command for a bad end; any errors will do."""
         tail = event_tail(Status.ERROR, error_texts(errors))
-        return cls(
-            job_id=job_id,
-            status=Status.ERROR,
-            tail=tail,
-            now=now,
-            ttl=ttl,
-            attempt=attempt,
-        )
+        return cls(job_id=job_id, status=Status.ERROR, tail=tail, now=now, ttl=ttl, attempt=attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a job is, who owns it, and which moves it may make.
+"""What a job is, and who owns it.
 
 Here live the words of the registry: status, owner, job, event, cursor. The operations on them are
 in `commands`, the JSON they are written in is in `wire`. Nothing here knows a store, a request or
@@ -44,12 +44,7 @@ class Status(str, Enum):
 
 
 TERMINAL = frozenset({Status.DONE, Status.ERROR, Status.CANCELLED})
-MOVES: dict[Status, frozenset[Status]] = {
-    Status.PENDING: TERMINAL | {Status.RUNNING},
-    Status.RUNNING: TERMINAL | {Status.RUNNING},  # a task delivered twice starts twice
-    **dict.fromkeys(TERMINAL, frozenset()),
-}
-"""Where a job may go from each status. Nothing leaves a terminal one."""
+"""A job may come to each of these from any other status, and then never leaves it."""
 
 
 def _has_owner(data: Mapping[str, Any]) -> bool:

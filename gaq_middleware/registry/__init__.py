@@ -4,6 +4,7 @@
 - `owners`: submit, get, cancel and read as whoever is asking.
 - `streams`: events as they happen; `bells`: what wakes those who wait.
 - `workers`: start, keep alive and end jobs.
+- `colours`: how plain calls and awaitables are one piece of code.
 
 What may happen to a job is decided in `core.jobs` and `core.commands`, never here.
 """

@@ -61,23 +61,6 @@ class Bell:
         self._thread: threading.Thread | None = None
         self._is_lost = False
 
-    def _add(self, channel_id: str, wake: Wake) -> None:
-        if self._process != os.getpid():
-            self._renew()  # after a fork: the thread, and those who waited, are the parent's
-        with self._lock:
-            self._waiting.setdefault(channel_id, []).append(wake)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="gaq-bell", daemon=True)
-                self._thread.start()
-
-    def _remove(self, channel_id: str, wake: Wake) -> None:
-        with self._lock:
-            wakes = self._waiting.get(channel_id, [])
-            if wake in wakes:  # it is not, after a fork
-                wakes.remove(wake)
-            if not wakes:
-                self._waiting.pop(channel_id, None)
-
     def ring(self, channel_id: str) -> None:
         """Wake whoever waits for a channel."""
         if channel_id in self._waiting:
@@ -94,11 +77,22 @@ class Bell:
     @contextlib.contextmanager
     def waking(self, channel_id: str, wake: Wake) -> Iterator[None]:
         """Have somebody woken for a channel for a while."""
-        self._add(channel_id, wake)
+        if self._process != os.getpid():
+            self._renew()  # after a fork: the thread, and those who waited, are the parent's
+        with self._lock:
+            self._waiting.setdefault(channel_id, []).append(wake)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gaq-bell", daemon=True)
+                self._thread.start()
         try:
             yield
         finally:
-            self._remove(channel_id, wake)
+            with self._lock:
+                wakes = self._waiting.get(channel_id, [])
+                if wake in wakes:  # it is not, after a fork
+                    wakes.remove(wake)
+                if not wakes:
+                    self._waiting.pop(channel_id, None)
 
     def check(self) -> None:
         """Raise StoreError when whoever waits would wait in vain."""
@@ -130,21 +124,8 @@ class Bell:
             return self._thread is not None
 
 
-class Waiter:
-    """Waits for a ring in a thread."""
-
-    def __init__(self) -> None:
-        self._rung = threading.Event()
-        self.wake: Wake = self._rung.set
-
-    def wait(self, seconds: float) -> None:
-        """Wait until woken since the last wait, at most so long."""
-        if self._rung.wait(seconds):
-            self._rung.clear()
-
-
 class AsyncWaiter:
-    """Waits for a ring in a task."""
+    """Waits for a ring in a task; in a thread, a `threading.Event` does."""
 
     def __init__(self) -> None:
         self._loop, self._rung = asyncio.get_running_loop(), asyncio.Event()

@@ -17,30 +17,26 @@ EventId = tuple[int, int]
 OVERHEAD = 512  # bytes; what the objects around an event's text cost, rounded up
 MAX_FORGOTTEN = 10_000  # channels without events of which the newest id is still known
 START_ID: EventId = (0, 0)
-_TRIMMED = EventText("", "")
-
-
-def _text_of(event_id: EventId) -> str:
-    return "{}-{}".format(*event_id)
+_DROPPED = EventText("", "")
 
 
 @dataclass(slots=True)
 class _Stream:
-    """The events of a channel; those before `first` are trimmed away."""
+    """The events of a channel; those before `first` are dropped."""
 
     channel_id: str
+    last_dropped: EventId
     ids: list[EventId] = field(default_factory=list)
     events: list[EventText] = field(default_factory=list)
     first: int = 0
-    last_trimmed: EventId = START_ID
 
     def __len__(self) -> int:
         return len(self.ids) - self.first
 
-    def trim(self) -> None:
+    def drop_first(self) -> None:
         """Drop the oldest event, and the room of all dropped ones once they are the most."""
-        self.last_trimmed = self.ids[self.first]
-        self.events[self.first] = _TRIMMED
+        self.last_dropped = self.ids[self.first]
+        self.events[self.first] = _DROPPED
         self.first += 1
         if self.first * 2 > len(self.ids):
             del self.ids[: self.first], self.events[: self.first]
@@ -49,7 +45,7 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An event in the order of all channels; its stream may have trimmed it already."""
+    """An event in the order of all channels; its stream may have dropped it already."""
 
     stream: _Stream
     id: EventId
@@ -80,9 +76,9 @@ class EventLog:
     def last_id(self, channel_id: str) -> str:
         """Return the cursor that is older than every later event of a channel."""
         stream = self._streams.get(channel_id)
-        if stream is None:
-            return _text_of(self._forgotten.get(channel_id, START_ID))
-        return stream.events[-1].id
+        if stream is not None:
+            return stream.events[-1].id
+        return "{}-{}".format(*self._forgotten.get(channel_id, START_ID))
 
     def append(self, channel_id: str, payload: str, now: float, expires: float) -> None:
         """Put an event on a channel, and drop the oldest where there are too many.
@@ -93,22 +89,24 @@ class EventLog:
             now: Seconds since 1970.
             expires: When to drop it, in seconds since 1970.
         """
-        self._last_id = self._next_id(int(now * 1000))
+        last, sequence = self._last_id
+        milliseconds = int(now * 1000)
+        new_id = (milliseconds, 0) if milliseconds > last else (last, sequence + 1)
+        self._last_id = new_id
         stream = self._streams.get(channel_id)
         if stream is None:
             before = self._forgotten.pop(channel_id, START_ID)
-            stream = self._streams[channel_id] = _Stream(channel_id, last_trimmed=before)
-        stream.ids.append(self._last_id)
-        stream.events.append(EventText(_text_of(self._last_id), payload))
+            stream = self._streams[channel_id] = _Stream(channel_id, before)
+        stream.ids.append(new_id)
+        stream.events.append(EventText("{}-{}".format(*new_id), payload))
         if len(stream) > self._stream_limit:
-            stream.trim()
-        entry = _Entry(stream, self._last_id, expires, len(payload) + OVERHEAD)
-        self._entries.append(entry)
-        self._bytes += entry.size
+            stream.drop_first()
+        self._entries.append(_Entry(stream, new_id, expires, len(payload) + OVERHEAD))
+        self._bytes += len(payload) + OVERHEAD
         while self._bytes > self._max_bytes and len(self._entries) > 1:
-            last = self._drop_oldest()
-            if last is not None:  # crowded out, not expired: its owner shall see a gap
-                self._forgotten[last.stream.channel_id] = last.id
+            crowded = self._drop_oldest()
+            if not crowded:  # its owner shall see a gap
+                self._forgotten[crowded.channel_id] = crowded.last_dropped
                 if len(self._forgotten) > MAX_FORGOTTEN:
                     del self._forgotten[next(iter(self._forgotten))]
 
@@ -119,7 +117,7 @@ class EventLog:
             gap = after is not None and after < self._forgotten.get(channel_id, after)
             return EventPage((), gap)
         start = bisect_right(stream.ids, after or START_ID, lo=stream.first)
-        gap = after is not None and after < stream.last_trimmed
+        gap = after is not None and after < stream.last_dropped
         return EventPage(tuple(stream.events[start : start + limit]), gap)
 
     def drop_expired(self, now: float) -> None:
@@ -127,17 +125,13 @@ class EventLog:
         while self._entries and self._entries[0].expires <= now:
             self._drop_oldest()
 
-    def _next_id(self, milliseconds: int) -> EventId:
-        last, sequence = self._last_id
-        return (milliseconds, 0) if milliseconds > last else (last, sequence + 1)
-
-    def _drop_oldest(self) -> _Entry | None:
-        """Drop the oldest event; return it if it was the last one of its channel."""
+    def _drop_oldest(self) -> _Stream:
+        """Drop the oldest event, and its stream if that has no other; return the stream."""
         entry = self._entries.popleft()
         self._bytes -= entry.size
-        if entry.id > entry.stream.last_trimmed:
-            entry.stream.trim()
-            if not entry.stream:
-                del self._streams[entry.stream.channel_id]
-                return entry
-        return None
+        stream = entry.stream
+        if entry.id > stream.last_dropped:
+            stream.drop_first()
+            if not stream:
+                del self._streams[stream.channel_id]
+        return stream

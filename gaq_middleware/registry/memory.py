@@ -44,7 +44,7 @@ from gaq_middleware.core.commands import (
     stored_job,
 )
 from gaq_middleware.core.errors import StoreError
-from gaq_middleware.core.jobs import MOVES, TERMINAL, Job, Owner, Status
+from gaq_middleware.core.jobs import TERMINAL, Job, Owner, Status
 from gaq_middleware.registry.bells import Bell
 from gaq_middleware.registry.eventlog import EventLog
 
@@ -115,8 +115,8 @@ class MemoryStore:
         self._steps: dict[type[Command[Any]], Callable[[Any], Any]] = {
             SubmitJob: self._submit,
             GetJob: self._get,
-            StartJob: self._start,
-            TouchJob: self._touch,
+            StartJob: self._keep,
+            TouchJob: self._keep,
             FinishJob: self._finish,
             CancelJob: self._cancel,
             ReadEvents: self._read,
@@ -146,22 +146,23 @@ class MemoryStore:
         if known is not None:
             is_repeated = known.submit_attempt == command.attempt
             return SubmitReply(Outcome.OK if is_repeated else Outcome.EXISTS, known.last_id)
+        last_id = self._log.last_id(command.owner.channel_id)
         record = _Record(
             job_id=command.job_id,
             owner=command.owner,
             head=command.head,
             extra=command.extra,
-            last_id=self._log.last_id(command.owner.channel_id),
+            last_id=last_id,
             deadline=command.now + command.ttl,
             ttl=command.ttl,
             submit_attempt=command.attempt,
         )
         self._make_room(record.size)
-        self._jobs[record.job_id] = record
+        self._jobs[command.job_id] = record
         self._bytes += record.size
         self._submitted += 1  # orders equal deadlines in the heap
         heapq.heappush(self._deadlines, (record.deadline, self._submitted, record))
-        return SubmitReply(Outcome.OK, record.last_id)
+        return SubmitReply(Outcome.OK, last_id)
 
     def _make_room(self, size: int) -> None:
         while self._bytes + size > self._max_bytes:
@@ -173,20 +174,15 @@ class MemoryStore:
         record = self._jobs.get(command.job_id)
         return None if record is None else record.job()
 
-    def _start(self, command: StartJob) -> Outcome:
-        outcome = self._touch(command)
-        if outcome is Outcome.OK:
-            record = self._jobs[command.job_id]
-            record.status, record.tail = Status.RUNNING, _RUNNING
-        return outcome
-
-    def _touch(self, command: StartJob | TouchJob) -> Outcome:
+    def _keep(self, command: StartJob | TouchJob) -> Outcome:
         record = self._jobs.get(command.job_id)
         if record is None:
             return Outcome.MISSING
         if record.has_ended:
             return Outcome.ENDED
         record.deadline = max(record.deadline, command.now + command.ttl)
+        if isinstance(command, StartJob):
+            record.status, record.tail = Status.RUNNING, _RUNNING
         return Outcome.OK
 
     def _finish(self, command: FinishJob) -> Outcome:
@@ -212,7 +208,7 @@ class MemoryStore:
     ) -> Outcome:
         if record.end_attempt == command.attempt:
             return Outcome.OK
-        if status not in MOVES[record.status]:
+        if record.has_ended:
             return Outcome.ENDED
         record.end_attempt = command.attempt
         self._end(record, status, tail, now=command.now, ttl=command.ttl)
@@ -223,8 +219,9 @@ class MemoryStore:
         record.status, record.tail = status, tail
         record.expires = now + ttl + RETENTION
         self._ended.append(record)
-        self._log.append(record.owner.channel_id, record.head + tail, now, record.expires)
-        self.bell.ring(record.owner.channel_id)
+        channel_id = record.owner.channel_id
+        self._log.append(channel_id, record.head + tail, now, record.expires)
+        self.bell.ring(channel_id)
         while self._bytes > self._max_bytes and len(self._ended) > 1:
             self._drop_ended()
         live = len(self._jobs) - len(self._ended)

@@ -1,8 +1,8 @@
 """The operations that an identity does with its own jobs: submit, get, cancel, read events.
 
 `OwnerJobs` and `AsyncOwnerJobs` are the same operations as plain calls and as awaitables. Both
-ask who is asking first, then take one step of the store; which command that is and what its reply
-means is said once, in `_Operations`. How a store keeps jobs is not said here.
+ask who is asking first, then take one step of the store, as is written once in `_Operations`. How
+a store keeps jobs is not said here.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ import inspect
 import logging
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
 from gaq_middleware.core.commands import (
     CancelJob,
-    CancelReply,
+    Command,
     EventPage,
     GetJob,
     Outcome,
     ReadEvents,
     SubmitJob,
-    SubmitReply,
 )
 from gaq_middleware.core.errors import JobNotFoundError, JobStateError, NotJobOwnerError
 from gaq_middleware.core.jobs import Event, Job, Owner, is_job_id, parse_cursor
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.registry.runs import to_the_end
+from gaq_middleware.registry.colours import at_once, to_the_end
 from gaq_middleware.registry.stores import Store, new_attempt
 
 R = TypeVar("R")
@@ -44,15 +43,9 @@ Canceller = Callable[[Job], object]
 
 logger = logging.getLogger("gaq_middleware")
 
-_CANCELLER_FAILED = "The canceller failed for job %s. The job is cancelled; its work may go on."
 
-
-def _nothing() -> None:
-    """Do nothing."""
-
-
-class _Operations:
-    """What the twins share: the command of each operation, and the meaning of each reply.
+class _Operations(ABC):
+    """Every operation, once for both twins.
 
     Args:
         store: Where the jobs are.
@@ -63,15 +56,13 @@ class _Operations:
         clock: Seconds since 1970.
     """
 
-    __slots__ = ("_canceller", "_clock", "_on_success", "_owner", "_store", "_ttl")
-
     def __init__(
         self,
         store: Store,
         owner: Callable[[], Owner],
         settings: Settings,
         canceller: Canceller | None = None,
-        on_success: Callable[[], None] = _nothing,
+        on_success: Callable[[], None] = lambda: None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -82,14 +73,18 @@ class _Operations:
         self._on_success = on_success
         self._clock = clock
 
-    def _submission(
-        self, owner: Owner, job_id: str | None, extra: Mapping[str, object]
-    ) -> tuple[Job, SubmitJob]:
-        job = Job.new(owner, str(uuid.uuid4()) if job_id is None else job_id, extra)
-        command = SubmitJob.of(job, now=self._clock(), ttl=self._ttl, attempt=new_attempt())
-        return job, command
+    @abstractmethod
+    async def _do(self, command: Command[R]) -> R:
+        """Take one step of the store."""
 
-    def _submitted(self, job: Job, reply: SubmitReply) -> Job:
+    @abstractmethod
+    async def _stop(self, canceller: Canceller, job: Job) -> None:
+        """Call the canceller."""
+
+    async def _submit(self, job_id: str | None, extra: Mapping[str, object]) -> Job:
+        job = Job.new(self._owner(), str(uuid.uuid4()) if job_id is None else job_id, extra)
+        command = SubmitJob.of(job, now=self._clock(), ttl=self._ttl, attempt=new_attempt())
+        reply = await self._do(command)
         if reply.outcome is Outcome.EXISTS:
             raise JobStateError(
                 f"There is a job {job.job_id} already. Give each job its own id, or leave job_id "
@@ -97,35 +92,41 @@ class _Operations:
             )
         return self._succeeded(replace(job, last_id=reply.last_id))
 
-    def _look(self, job_id: str) -> GetJob:
-        return GetJob(job_id=_possible(job_id), now=self._clock())
-
-    def _seen(self, owner: Owner, job: Job | None) -> Job:
+    async def _get(self, job_id: str) -> Job:
+        owner = self._owner()
+        job = await self._do(GetJob(job_id=_possible(job_id), now=self._clock()))
         if job is None:
             raise JobNotFoundError
         if not owner.owns(job):
             raise NotJobOwnerError
         return self._succeeded(job)
 
-    def _cancellation(self, owner: Owner, job_id: str) -> CancelJob:
-        return CancelJob(
-            job_id=_possible(job_id),
-            owner=owner,
-            now=self._clock(),
-            ttl=self._ttl,
-            attempt=new_attempt(),
+    async def _cancel(self, job_id: str) -> Job:
+        owner, now = self._owner(), self._clock()
+        reply = await self._do(
+            CancelJob(
+                job_id=_possible(job_id), owner=owner, now=now, ttl=self._ttl, attempt=new_attempt()
+            )
         )
-
-    def _cancelled(self, reply: CancelReply) -> Job:
         if reply.outcome is Outcome.STRANGER:
             raise NotJobOwnerError
         if reply.job is None:
             raise JobNotFoundError
-        return reply.job
+        if self._canceller is not None:
+            try:
+                await self._stop(self._canceller, reply.job)
+            except Exception:
+                logger.exception(
+                    "The canceller failed for job %s. The job is cancelled; its work may go on.",
+                    job_id,
+                )
+        return self._succeeded(reply.job)
 
-    def _reading(self, owner: Owner, last_id: str | None) -> ReadEvents:
+    async def _read(self, last_id: str | None) -> EventPage:
+        channel_id = self._owner().channel_id
         after = parse_cursor(last_id) if last_id else None
-        return ReadEvents(channel_id=owner.channel_id, after=after, now=self._clock())
+        command = ReadEvents(channel_id=channel_id, after=after, now=self._clock())
+        return self._succeeded(await self._do(command))
 
     def _succeeded(self, value: R) -> R:
         self._on_success()
@@ -139,8 +140,6 @@ class OwnerJobs(_Operations):
     store fails.
     """
 
-    __slots__ = ()
-
     def submit(self, /, *, job_id: str | None = None, **extra: object) -> Job:
         """Register a new job, pending, for whoever is asking.
 
@@ -153,8 +152,7 @@ class OwnerJobs(_Operations):
             TypeError: An extra field holds something that JSON does not have.
             ValueError: The id cannot be one, or an extra field may not have its name or size.
         """
-        job, command = self._submission(self._owner(), job_id, extra)
-        return self._submitted(job, self._store.execute(command))
+        return at_once(self._submit(job_id, extra))
 
     def get(self, job_id: str) -> Job:
         """Return a job, ended or not.
@@ -163,8 +161,7 @@ class OwnerJobs(_Operations):
             JobNotFoundError: It is unknown or has expired.
             NotJobOwnerError: It is somebody else's.
         """
-        owner = self._owner()
-        return self._seen(owner, self._store.execute(self._look(job_id)))
+        return at_once(self._get(job_id))
 
     def cancel(self, job_id: str) -> Job:
         """End a job as cancelled, publish that, and have its work stopped.
@@ -173,11 +170,7 @@ class OwnerJobs(_Operations):
             JobNotFoundError: It is unknown, or has ended or expired.
             NotJobOwnerError: It is somebody else's.
         """
-        command = self._cancellation(self._owner(), job_id)
-        job = self._cancelled(self._store.execute(command))
-        if self._canceller is not None:
-            _stop(self._canceller, job)
-        return self._succeeded(job)
+        return at_once(self._cancel(job_id))
 
     def read(self, last_id: str | None = None) -> EventPage:
         """Return up to 100 events after a cursor as texts, oldest first, and whether some are lost.
@@ -185,7 +178,7 @@ class OwnerJobs(_Operations):
         Raises:
             BadRequestError: The cursor is none (`bad_last_id`).
         """
-        return self._succeeded(self._store.execute(self._reading(self._owner(), last_id)))
+        return at_once(self._read(last_id))
 
     def events(self, last_id: str | None = None) -> list[Event]:
         """Return up to 100 events after a cursor, oldest first.
@@ -195,21 +188,26 @@ class OwnerJobs(_Operations):
         """
         return [text.event() for text in self.read(last_id).events]
 
+    async def _do(self, command: Command[R]) -> R:
+        return self._store.execute(command)
+
+    async def _stop(self, canceller: Canceller, job: Job) -> None:
+        result = canceller(job)
+        if inspect.isawaitable(result):
+            with ThreadPoolExecutor(1) as pool:  # this thread may have a loop running
+                pool.submit(copy_context().run, asyncio.run, _wait_for(result)).result()
+
 
 class AsyncOwnerJobs(_Operations):
     """The jobs of whoever is asking, as awaitables; see `OwnerJobs` for what each raises."""
 
-    __slots__ = ()
-
     async def submit(self, /, *, job_id: str | None = None, **extra: object) -> Job:
         """Register a new job, pending, for whoever is asking."""
-        job, command = self._submission(self._owner(), job_id, extra)
-        return self._submitted(job, await self._store.aexecute(command))
+        return await self._submit(job_id, extra)
 
     async def get(self, job_id: str) -> Job:
         """Return a job, ended or not."""
-        owner = self._owner()
-        return self._seen(owner, await self._store.aexecute(self._look(job_id)))
+        return await self._get(job_id)
 
     async def cancel(self, job_id: str) -> Job:
         """End a job as cancelled, publish that, and have its work stopped.
@@ -217,21 +215,25 @@ class AsyncOwnerJobs(_Operations):
         Once begun it goes on to its end even if the task is cancelled: a job that says cancelled
         while nobody stops its work could not be cancelled again.
         """
-        return await to_the_end(self._cancel(self._cancellation(self._owner(), job_id)))
-
-    async def _cancel(self, command: CancelJob) -> Job:
-        job = self._cancelled(await self._store.aexecute(command))
-        if self._canceller is not None:
-            await _astop(self._canceller, job)
-        return self._succeeded(job)
+        return await to_the_end(self._cancel(job_id))
 
     async def read(self, last_id: str | None = None) -> EventPage:
         """Return up to 100 events after a cursor as texts, oldest first."""
-        return self._succeeded(await self._store.aexecute(self._reading(self._owner(), last_id)))
+        return await self._read(last_id)
 
     async def events(self, last_id: str | None = None) -> list[Event]:
         """Return up to 100 events after a cursor, oldest first."""
         return [text.event() for text in (await self.read(last_id)).events]
+
+    async def _do(self, command: Command[R]) -> R:
+        return await self._store.aexecute(command)
+
+    async def _stop(self, canceller: Canceller, job: Job) -> None:
+        """Call a plain one in a thread, so that it does not hold up the loop."""
+        is_async = inspect.iscoroutinefunction(canceller)
+        result = canceller(job) if is_async else await run_in_threadpool(canceller, job)
+        if inspect.isawaitable(result):
+            await result
 
 
 def _possible(job_id: str) -> str:
@@ -241,47 +243,5 @@ def _possible(job_id: str) -> str:
     return job_id
 
 
-def _stop(canceller: Canceller, job: Job) -> None:
-    """Call the canceller from a plain call; the job stays cancelled if it fails."""
-    try:
-        result = canceller(job)
-        if inspect.isawaitable(result):
-            _wait_for(result)
-    except Exception:
-        logger.exception(_CANCELLER_FAILED, job.job_id)
-
-
-async def _astop(canceller: Canceller, job: Job) -> None:
-    """Call the canceller from a task, a plain one in a worker thread."""
-    try:
-        if _is_coroutine_function(canceller):
-            result = canceller(job)
-        else:
-            result = await run_in_threadpool(canceller, job)
-        if inspect.isawaitable(result):
-            await result
-    except Exception:
-        logger.exception(_CANCELLER_FAILED, job.job_id)
-
-
-def _is_coroutine_function(function: object) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-    )
-
-
-def _wait_for(awaitable: Awaitable[object]) -> None:
-    """Run an awaitable to its end; in a thread of its own when this one has a loop running."""
-
-    async def wait() -> None:
-        await awaitable
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(wait())
-        return
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(copy_context().run, asyncio.run, wait()).result()
+async def _wait_for(awaitable: Awaitable[object]) -> None:
+    await awaitable

@@ -2,7 +2,7 @@
 
 Each command is one call of a script, so one round trip. `redis_commands` says what is sent and what
 the answer means, `redis_scripts` has the scripts and the layout of the keys, `redis_connect` the
-connections; here the two colours bring them together, and failures are told.
+connections; here they are brought together, and failures are told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import logging
 import re
 import time
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -21,9 +21,10 @@ from gaq_middleware.core.errors import SettingsError, StoreError
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
 from gaq_middleware.registry.bells import Bell
+from gaq_middleware.registry.colours import at_once
 from gaq_middleware.registry.redis_bell import Firehose
-from gaq_middleware.registry.redis_commands import Flow, Flows
-from gaq_middleware.registry.redis_connect import Connections, Target
+from gaq_middleware.registry.redis_commands import Commands
+from gaq_middleware.registry.redis_connect import Connections, Pool, Target
 
 R = TypeVar("R")
 
@@ -56,7 +57,7 @@ class RedisStore:
         key = f"{settings.stream_prefix}full".encode()
         self.bell = Bell(lambda: Firehose(target, key, self._reap, self._failure))
         self._shown_url = shown_store_url(settings.store_url)
-        self._flows = Flows(settings)
+        self._commands = Commands(settings)
         self._is_known_server = False
         self._next_line = 0.0
 
@@ -68,20 +69,7 @@ class RedisStore:
             StoreError: Redis is down, or not one that can be used.
         """
         _refuse_to_block_a_loop()
-        flow, pool = self._flow(command), self._connections.pool()
-        try:
-            message = next(flow)
-            while True:
-                try:
-                    answer = pool.roundtrip(message)
-                except RedisError as error:
-                    message = flow.throw(error)
-                else:
-                    message = flow.send(answer)
-        except StopIteration as end:
-            return cast("R", end.value)
-        except RedisError as error:
-            raise self._failure(error) from error
+        return at_once(self._do(command, self._connections.pool()))
 
     async def aexecute(self, command: Command[R]) -> R:
         """Do one step.
@@ -89,18 +77,13 @@ class RedisStore:
         Raises:
             StoreError: Redis is down, or not one that can be used.
         """
-        flow, pool = self._flow(command), await self._connections.apool()
+        return await self._do(command, await self._connections.apool())
+
+    async def _do(self, command: Command[R], pool: Pool) -> R:
         try:
-            message = next(flow)
-            while True:
-                try:
-                    answer = await pool.roundtrip(message)
-                except RedisError as error:
-                    message = flow.throw(error)
-                else:
-                    message = flow.send(answer)
-        except StopIteration as end:
-            return cast("R", end.value)
+            if not self._is_known_server:
+                await self._look_at_server(pool)
+            return await self._commands.do(command, pool.exchange)
         except RedisError as error:
             raise self._failure(error) from error
 
@@ -116,14 +99,9 @@ class RedisStore:
             logger.error("The store %s failed: %s: %s", self._shown_url, kind, ascii(str(error)))
         return StoreError()
 
-    def _flow(self, command: Command[R]) -> Flow[R]:
-        if not self._is_known_server:
-            yield from self._look_at_server()
-        return (yield from self._flows.of(command))
-
-    def _look_at_server(self) -> Flow[None]:
+    async def _look_at_server(self, pool: Pool) -> None:
         try:
-            info = yield b"INFO", b"server"
+            info = await pool.exchange((b"INFO", b"server"))
         except ResponseError:  # not allowed to ask; the first command will tell
             info = b""
         found = re.search(rb"redis_version:([0-9]+)\.([0-9]+)", info)

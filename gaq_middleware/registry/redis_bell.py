@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from gaq_middleware.core.errors import StoreError
 from gaq_middleware.core.store_urls import BLOCK_SECONDS
 from gaq_middleware.registry.bells import Bell
-from gaq_middleware.registry.redis_connect import Message, Target
+from gaq_middleware.registry.redis_connect import PlainPool, Target
 
 TIMEOUT = BLOCK_SECONDS + 2.0
 """Seconds until a waiting read counts as lost; instead of the URL's, which may be shorter."""
@@ -44,10 +43,9 @@ class Firehose:
         reap: Callable[[], None],
         failure: Callable[[RedisError], StoreError],
     ) -> None:
-        self._make, _ = target.maker(socket_timeout=TIMEOUT)
+        self._pool = PlainPool(target, socket_timeout=TIMEOUT)
         self._key, self._reap, self._failure = key, reap, failure
-        self._connection: Any = None
-        self._position = b"0-0"
+        self._position: bytes | None = None  # None: it does not listen
         self._next_reap = 0.0
 
     def listen(self, bell: Bell, /) -> bool:
@@ -56,15 +54,16 @@ class Firehose:
         Raises:
             StoreError: Redis is lost: there is no new connection, or it does not let us read.
         """
-        is_new = self._connection is None
+        position = self._position
         try:
-            if is_new:
-                self._connect()
+            if position is None:
+                newest = self._pool.roundtrip((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"1"))
+                self._position = newest[0][0] if newest else b"0-0"
                 return True
-            self._hear(bell)
+            self._hear(bell, position)
         except RedisError as error:
             self.close()
-            if is_new or isinstance(error, ResponseError):
+            if position is None or isinstance(error, ResponseError):
                 raise self._failure(error) from error
             time.sleep(RECONNECT_SECONDS)
         if time.monotonic() >= self._next_reap:
@@ -74,26 +73,15 @@ class Firehose:
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.disconnect()
+        self._position = None
+        self._pool.close()
 
-    def _connect(self) -> None:
-        self._connection = self._make()
-        newest = self._ask((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"1"))
-        self._position = newest[0][0] if newest else b"0-0"
-
-    def _hear(self, bell: Bell) -> None:
-        answer = self._ask((*_READ, self._key, self._position))
+    def _hear(self, bell: Bell, position: bytes) -> None:
+        answer = self._pool.roundtrip((*_READ, self._key, position))
         for _, entries in answer or ():
             self._position = entries[-1][0]
             for channel_id in {_channel(fields) for _, fields in entries}:
                 bell.ring(channel_id)
-
-    def _ask(self, message: Message) -> Any:
-        self._connection.connect()
-        self._connection.send_command(*message)
-        return self._connection.read_response()
 
 
 def _channel(fields: list[bytes]) -> str:

@@ -1,12 +1,12 @@
 """What the Redis store sends for each command, and what the answer means: encode and decode, once.
 
-A flow yields messages and is sent their answers, or thrown their errors; it neither waits nor knows
-whether anybody does. The scripts and the layout of the keys are in `redis_scripts`.
+How messages are exchanged is not known here. The scripts and the layout of the keys are in
+`redis_scripts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -39,12 +39,12 @@ from gaq_middleware.registry.redis_connect import Message, is_read_only
 from gaq_middleware.registry.redis_entries import EntryReader, entry_id, foreign_job
 
 R = TypeVar("R")
-Flow = Generator[Message, Any, R]
-"""Yields messages, is sent their answers or thrown their errors, and returns the reply."""
+Exchange = Callable[[Message], Awaitable[Any]]
+"""Sends a message and returns the answer, or raises it."""
 
 
-class Flows:
-    """The flow of each command.
+class Commands:
+    """Does each command by way of its script.
 
     Args:
         settings: The prefix of all keys, and the limits of streams.
@@ -54,7 +54,7 @@ class Flows:
         self._prefix = settings.stream_prefix
         self._limits = settings.stream_limit, settings.stream_limit_firehose
         self._entries = EntryReader()
-        self._flows: dict[type[Command[Any]], Callable[[Any], Flow[Any]]] = {
+        self._steps: dict[type[Command[Any]], Callable[[Any, Exchange], Awaitable[Any]]] = {
             SubmitJob: self._submit,
             GetJob: self._get,
             StartJob: self._keep,
@@ -65,13 +65,22 @@ class Flows:
             ReapJobs: self._reap,
         }
 
-    def of(self, command: Command[R]) -> Flow[R]:
-        """Return the flow of a command."""
-        return cast("Flow[R]", self._flows[type(command)](command))
+    async def do(self, command: Command[R], exchange: Exchange) -> R:
+        """Do a command.
 
-    def _run(
-        self, script: scripts.Script, command: Command[Any], keys: list[str], *rest: object
-    ) -> Flow[Any]:
+        Raises:
+            RedisError: The server does not do it, or is not reached.
+        """
+        return cast("R", await self._steps[type(command)](command, exchange))
+
+    async def _run(
+        self,
+        exchange: Exchange,
+        script: scripts.Script,
+        command: Command[Any],
+        keys: list[str],
+        *rest: object,
+    ) -> Any:
         """Run a script; once more when the server has forgotten it, or has just changed.
 
         Every command may be sent twice: an attempt id, or its nature, makes the second harmless.
@@ -83,85 +92,63 @@ class Flows:
         may_repeat = True
         while True:
             try:
-                return (yield message)
+                return await exchange(message)
             except NoScriptError:
                 message = b"EVAL", script.text.encode(), *arguments
             except (RedisConnectionError, ResponseError) as error:
-                if not may_repeat or not (
-                    isinstance(error, RedisConnectionError) or is_read_only(error)
-                ):
+                is_worth_it = isinstance(error, RedisConnectionError) or is_read_only(error)
+                if not (may_repeat and is_worth_it):
                     raise
                 may_repeat = False
 
-    def _submit(self, command: SubmitJob) -> Flow[SubmitReply]:
-        job_id, channel = command.job_id, command.owner.channel_id
-        keys = [*_job_keys(job_id), f"jobs:{channel}", channel]
-        outcome, last_id = yield from self._run(
-            scripts.SUBMIT,
-            command,
-            keys,
-            job_id,
-            command.attempt,
-            _life(command.ttl),
-            repr(command.now + command.ttl),
-            _milliseconds(command.ttl),
-            channel,
-            command.head,
-            command.extra,
-            _record(command.owner),
+    async def _run_on_job(
+        self,
+        exchange: Exchange,
+        script: scripts.Script,
+        command: SubmitJob | StartJob | TouchJob | FinishJob | CancelJob,
+        *rest: object,
+        channel: str | None = None,
+    ) -> Any:
+        """Run a script that changes a job; all of these begin with the same arguments."""
+        keys = _job_keys(command.job_id) + ([f"jobs:{channel}", channel] if channel else [])
+        deadline = repr(command.now + command.ttl)
+        ttl, life = round(command.ttl * 1000), round((command.ttl + RETENTION) * 1000)
+        return await self._run(
+            exchange, script, command, keys, command.job_id, deadline, ttl, life, *rest
         )
+
+    async def _submit(self, command: SubmitJob, exchange: Exchange) -> SubmitReply:
+        channel, record = command.owner.channel_id, _record(command.owner)
+        rest = command.attempt, channel, command.head, command.extra, record
+        answer = await self._run_on_job(exchange, scripts.SUBMIT, command, *rest, channel=channel)
+        outcome, last_id = answer
         return SubmitReply(Outcome(outcome.decode()), last_id.decode())
 
-    def _get(self, command: GetJob) -> Flow[Job | None]:
-        answer = yield from self._run(
-            scripts.GET, command, _job_keys(command.job_id), command.job_id
-        )
+    async def _get(self, command: GetJob, exchange: Exchange) -> Job | None:
+        job_id = command.job_id
+        answer = await self._run(exchange, scripts.GET, command, _job_keys(job_id), job_id)
         if answer[0] == b"foreign":
-            return foreign_job(command.job_id, answer[1])
+            return foreign_job(job_id, answer[1])
         return _job(answer) if answer[0] == b"ok" else None
 
-    def _keep(self, command: StartJob | TouchJob) -> Flow[Outcome]:
-        answer = yield from self._run(
-            scripts.KEEP,
-            command,
-            _job_keys(command.job_id),
-            command.job_id,
-            _life(command.ttl),
-            repr(command.now + command.ttl),
-            _milliseconds(command.ttl),
-            int(isinstance(command, StartJob)),
-        )
+    async def _keep(self, command: StartJob | TouchJob, exchange: Exchange) -> Outcome:
+        is_start = int(isinstance(command, StartJob))
+        answer = await self._run_on_job(exchange, scripts.KEEP, command, is_start)
         return Outcome(answer.decode())
 
-    def _finish(self, command: FinishJob) -> Flow[Outcome]:
-        answer = yield from self._run(
-            scripts.FINISH,
-            command,
-            _job_keys(command.job_id),
-            command.job_id,
-            command.attempt,
-            _life(command.ttl),
-            command.status.value,
-            command.tail,
-        )
+    async def _finish(self, command: FinishJob, exchange: Exchange) -> Outcome:
+        rest = command.attempt, command.status.value, command.tail
+        answer = await self._run_on_job(exchange, scripts.FINISH, command, *rest)
         return Outcome(answer.decode())
 
-    def _cancel(self, command: CancelJob) -> Flow[CancelReply]:
+    async def _cancel(self, command: CancelJob, exchange: Exchange) -> CancelReply:
         job_id, owner, expected = command.job_id, command.owner, ""
-        channel = owner.channel_id
+        channel, record = owner.channel_id, _record(owner, cancelled=True)
+        head = event_head(Job(channel, job_id, owner.user_id))
         while True:
-            answer = yield from self._run(
-                scripts.CANCEL,
-                command,
-                [*_job_keys(job_id), f"jobs:{channel}", channel],
-                job_id,
-                command.attempt,
-                _life(command.ttl),
-                _milliseconds(command.ttl),
-                channel,
-                event_head(Job(channel, job_id, owner.user_id)),
-                _record(owner, cancelled=True),
-                expected,
+            rest = command.attempt, channel, head, record, expected
+            answer = await self._run_on_job(
+                exchange, scripts.CANCEL, command, *rest, channel=channel
             )
             if answer[0] != b"foreign":
                 job = _job(answer) if answer[0] == b"ok" else None
@@ -175,40 +162,28 @@ class Flows:
                 return CancelReply(Outcome.ENDED)
             expected = answer[1].decode()
 
-    def _read(self, command: ReadEvents) -> Flow[EventPage]:
+    async def _read(self, command: ReadEvents, exchange: Exchange) -> EventPage:
         channel, has_gap = command.channel_id, False
+        keys = [channel, f"jobs:{channel}", "deadlines", "full"]
         while True:
-            after = command.after
-            entries, is_trimmed = yield from self._run(
-                scripts.READ,
-                command,
-                [channel, f"jobs:{channel}", "deadlines", "full"],
-                channel,
-                "" if after is None else "{}-{}".format(*after),
-                command.limit,
+            after, limit = command.after, command.limit
+            cursor = "" if after is None else "{}-{}".format(*after)
+            entries, is_trimmed = await self._run(
+                exchange, scripts.READ, command, keys, channel, cursor, limit
             )
             page = self._entries.page(channel, after, entries, is_trimmed=bool(is_trimmed))
             has_gap = has_gap or page.gap
-            if page.events or len(entries) < command.limit:
+            if page.events or len(entries) < limit:
                 return replace(page, gap=has_gap)
             command = replace(command, after=entry_id(entries[-1]))
 
-    def _reap(self, command: ReapJobs) -> Flow[int]:
-        answer = yield from self._run(scripts.REAP, command, ["deadlines", "full"], command.limit)
-        return int(answer)
+    async def _reap(self, command: ReapJobs, exchange: Exchange) -> int:
+        keys = ["deadlines", "full"]
+        return int(await self._run(exchange, scripts.REAP, command, keys, command.limit))
 
 
 def _job_keys(job_id: str) -> list[str]:
     return [f"job:{job_id}", f"job-cancel:{job_id}", "deadlines", "full"]
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
-
-
-def _life(ttl: float) -> int:
-    """Return for how many milliseconds a job is kept that lives so long."""
-    return _milliseconds(ttl + RETENTION)
 
 
 def _record(owner: Owner, *, cancelled: bool = False) -> str:

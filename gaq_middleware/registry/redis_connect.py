@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 from gaq_middleware.core.store_urls import sentinel_parts
+from gaq_middleware.registry.colours import at_once
 
 Message = tuple[bytes, ...]
 """A command and its arguments, as they go over the wire."""
@@ -34,6 +36,13 @@ TIMEOUTS = {"socket_timeout": 5.0, "socket_connect_timeout": 2.0}
 MAX_CONNECTIONS = 50  # of a pool, unless the URL says otherwise; a call holds one for a moment
 MAX_WAIT = 5.0  # seconds that a call waits for one of them
 MAX_IDLE = 60.0  # seconds; firewalls forget a silent connection after some minutes
+PLAIN: tuple[Any, Any, Any] = redis.connection, redis.sentinel, redis.retry
+AWAITABLE: tuple[Any, Any, Any] = (
+    redis.asyncio.connection,
+    redis.asyncio.sentinel,
+    redis.asyncio.retry,
+)
+"""The modules of redis-py that have the same names in both colours."""
 _BUSY = "All connections are busy."
 _SENTINEL_TIMEOUTS = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}  # there are others
 _NOT_OURS = ("max_connections", "timeout", "retry_on_timeout", "retry_on_error")  # of other pools
@@ -60,29 +69,20 @@ class Target:
         self._url, self._master, self._is_tls = url, "", url.startswith("rediss")
         if "+sentinel:" in url:
             self._sentinels, self._master, self._url = sentinel_parts(url)
-        modules: Any = redis.connection
-        options = modules.parse_url(self._url)
+        options = PLAIN[0].parse_url(self._url)
         self.max_connections: int = options.get("max_connections", MAX_CONNECTIONS)
         self.maker()[0]()  # opens nothing, but every option is looked at
 
-    def maker(self, **options: Any) -> tuple[Callable[[], Any], list[Any]]:
-        """Return what makes a connection for plain calls, and the sentinels it asks.
+    def maker(
+        self, colour: tuple[Any, Any, Any] = PLAIN, **overrides: Any
+    ) -> tuple[Callable[[], Any], list[Any]]:
+        """Return what makes a connection, and the sentinels it asks.
 
         Args:
-            options: Of redis-py, in the place of those of the URL.
+            colour: PLAIN, or AWAITABLE for connections of one event loop.
+            overrides: Options of redis-py, in the place of those of the URL.
         """
-        return self._maker(redis.connection, redis.sentinel, redis.retry, options)
-
-    def amaker(self) -> tuple[Callable[[], Any], list[Any]]:
-        """Return what makes a connection for one event loop, and the sentinels it asks."""
-        return self._maker(
-            redis.asyncio.connection, redis.asyncio.sentinel, redis.asyncio.retry, {}
-        )
-
-    def _maker(
-        self, connection: Any, sentinel: Any, retry: Any, overrides: dict[str, Any]
-    ) -> tuple[Callable[[], Any], list[Any]]:
-        """Do the same in either colour: redis-py has the same names in both."""
+        connection, sentinel, retry = colour
         options = {**TIMEOUTS, **connection.parse_url(self._url)}
         options.update(protocol=2, decode_responses=False, **overrides)
         options = {name: value for name, value in options.items() if name not in _NOT_OURS}
@@ -102,112 +102,52 @@ class Target:
         return pool.make_connection, manager.sentinels
 
 
-class _Idle:
-    """Connections at rest; the last one used is the first to be used again."""
+class _Plain:
+    """A plain connection with the face of an awaitable one: what is awaited has been done."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def connect(self) -> None:
+        self._connection.connect()
+
+    async def send_command(self, *message: bytes) -> None:
+        self._connection.send_command(*message)
+
+    async def read_response(self) -> Any:
+        return self._connection.read_response()
+
+    async def disconnect(self, *, nowait: bool) -> None:  # noqa: ARG002 - a plain one never waits
+        self._connection.disconnect()
+
+
+class Pool(ABC):
+    """Connections, each for one call at a time; the last one used is the first used again."""
+
+    _slots: Any  # a semaphore of this colour
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
         self._rested: list[tuple[float, Any]] = []
 
-    def put(self, connection: Any) -> None:
-        self._rested.append((time.monotonic(), connection))
+    @abstractmethod
+    async def _take_slot(self) -> None:
+        """Wait for a slot; RedisError if that takes too long."""
 
-    def take(self) -> tuple[Any | None, list[Any]]:
-        """Return a connection, None if none is fresh, and those that have rested too long."""
-        try:
-            since, connection = self._rested.pop()
-        except IndexError:
-            return None, []
-        if time.monotonic() - since <= MAX_IDLE:
-            return connection, []
-        return None, [connection, *self.clear()]  # the others have rested even longer
-
-    def clear(self) -> list[Any]:
-        """Return all connections, to be closed."""
-        rested, self._rested = self._rested, []
-        return [connection for _, connection in rested]
-
-
-class Pool:
-    """The connections of the plain calls of one process; safe for threads."""
-
-    def __init__(self, target: Target) -> None:
-        self._make, _ = target.maker()
-        self._slots = threading.Semaphore(target.max_connections)
-        self._idle = _Idle()
-
-    def roundtrip(self, message: Message) -> Any:
+    async def exchange(self, message: Message) -> Any:
         """Send a command and return the answer.
 
         Raises:
             RedisError: The answer is an error, or there is none.
         """
-        if not self._slots.acquire(timeout=MAX_WAIT):
-            raise RedisError(_BUSY)
+        await self._take_slot()
         try:
-            return self._roundtrip(message)
+            return await self._exchange(message)
         finally:
             self._slots.release()
 
-    def _roundtrip(self, message: Message) -> Any:
-        rested, stale = self._idle.take()
-        _close(stale)
-        connection, is_clean = rested or self._make(), False
-        try:
-            connection.connect()
-            connection.send_command(*message)
-            answer = connection.read_response()
-            is_clean = True
-        except RedisError as error:
-            is_clean = isinstance(error, ResponseError) and not is_read_only(error)
-            if not is_clean:
-                _close(self._idle.clear())  # whatever ended this one has ended the others too
-            raise
-        finally:
-            if is_clean:
-                self._idle.put(connection)
-            else:
-                connection.disconnect()
-        return answer
-
-
-def _close(connections: list[Any]) -> None:
-    for connection in connections:
-        connection.disconnect()
-
-
-class AsyncPool:
-    """The connections of one event loop."""
-
-    def __init__(self, target: Target) -> None:
-        self._make, self._sentinels = target.amaker()
-        self._slots = asyncio.Semaphore(target.max_connections)
-        self._idle = _Idle()
-
-    async def roundtrip(self, message: Message) -> Any:
-        """Send a command and return the answer.
-
-        Raises:
-            RedisError: The answer is an error, or there is none.
-        """
-        began = time.monotonic()
-        async with self._slots:
-            if time.monotonic() - began > MAX_WAIT:
-                raise RedisError(_BUSY)
-            return await self._roundtrip(message)
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await _aclose(self._idle.clear())
-        for sentinel in self._sentinels:
-            await sentinel.connection_pool.disconnect()
-        await asyncio.sleep(
-            0
-        )  # the loop closes the sockets in its next turn, and may have no other
-
-    async def _roundtrip(self, message: Message) -> Any:
-        rested, stale = self._idle.take()
-        await _aclose(stale)
-        connection, is_clean = rested or self._make(), False
+    async def _exchange(self, message: Message) -> Any:
+        connection, is_clean = await self._take_connection(), False
         try:
             await connection.connect()
             await connection.send_command(*message)
@@ -216,21 +156,93 @@ class AsyncPool:
         except RedisError as error:
             is_clean = isinstance(error, ResponseError) and not is_read_only(error)
             if not is_clean:
-                await _aclose(
-                    self._idle.clear()
-                )  # whatever ended this one has ended the others too
+                await self._close_rested()  # whatever ended this one has ended the others too
             raise
         finally:
             if is_clean:
-                self._idle.put(connection)
+                self._rested.append((time.monotonic(), connection))
             else:
                 await connection.disconnect(nowait=True)
         return answer
 
+    async def _take_connection(self) -> Any:
+        """Return the one used last, or a new one if none is fresh."""
+        try:
+            since, connection = self._rested.pop()
+        except IndexError:
+            return self._make()
+        if time.monotonic() - since <= MAX_IDLE:
+            return connection
+        await connection.disconnect(nowait=True)
+        await self._close_rested()  # the others have rested even longer
+        return self._make()
 
-async def _aclose(connections: list[Any]) -> None:
-    for connection in connections:
-        await connection.disconnect(nowait=True)  # waits for nothing, so no cancel can strike here
+    async def _close_rested(self) -> None:
+        """Close all at rest; this waits for nothing, so that no cancel can strike here."""
+        rested, self._rested = self._rested, []
+        for _, connection in rested:
+            await connection.disconnect(nowait=True)
+
+
+class PlainPool(Pool):
+    """The connections of plain calls; safe for threads.
+
+    Args:
+        target: Where they lead.
+        overrides: Options of redis-py, in the place of those of the URL.
+    """
+
+    def __init__(self, target: Target, **overrides: Any) -> None:
+        make, _ = target.maker(**overrides)
+        super().__init__(lambda: _Plain(make()))
+        self._slots = threading.Semaphore(target.max_connections)
+
+    def roundtrip(self, message: Message) -> Any:
+        """Do the same as `exchange`, as a plain call."""
+        return at_once(self.exchange(message))
+
+    def close(self) -> None:
+        """Close all connections at rest."""
+        at_once(self._close_rested())
+
+    async def _take_slot(self) -> None:
+        if not self._slots.acquire(timeout=MAX_WAIT):
+            raise RedisError(_BUSY)
+
+
+class AsyncPool(Pool):
+    """The connections of one event loop; the loop closes them at its end."""
+
+    def __init__(self, target: Target) -> None:
+        make, self._sentinels = target.maker(AWAITABLE)
+        super().__init__(make)
+        self._slots = asyncio.Semaphore(target.max_connections)
+        self._closer = self._close_with_loop()
+
+    async def open(self) -> None:
+        """Have the running loop close the pool."""
+        await anext(self._closer)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._close_rested()
+        for sentinel in self._sentinels:
+            await sentinel.connection_pool.disconnect()
+        await asyncio.sleep(0)  # the loop closes sockets in its next turn, and may have no other
+
+    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
+        """Wait for ever: a loop that ends closes the generators that wait."""
+        try:
+            yield
+        finally:
+            await self.aclose()
+
+    async def _take_slot(self) -> None:
+        began = time.monotonic()
+        await self._slots.acquire()
+        if time.monotonic() - began > MAX_WAIT:
+            self._slots.release()
+            raise RedisError(_BUSY)
 
 
 class Connections:
@@ -245,7 +257,7 @@ class Connections:
         self._kept: list[object] = []
         self._renew()
 
-    def pool(self) -> Pool:
+    def pool(self) -> PlainPool:
         """Return the pool for plain calls."""
         if self._process != os.getpid():
             self._renew()
@@ -260,24 +272,12 @@ class Connections:
             for known in list(self._pools):
                 if known.is_closed():
                     self._pools.pop(known, None)  # another thread may have been first
-            pool = AsyncPool(self._target)
-            self._pools[loop] = pool, self._close_with(loop)
-            await self._pools[loop][1].__anext__()
-        return self._pools[loop][0]
-
-    async def _close_with(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
-        """Close the pool of a loop when the loop, at its end, closes generators that wait."""
-        try:
-            yield
-        finally:
-            pool, _ = self._pools.pop(loop, (None, None))
-            if pool is not None:
-                await pool.aclose()
+            self._pools[loop] = AsyncPool(self._target)
+            await self._pools[loop].open()
+        return self._pools[loop]
 
     def _renew(self) -> None:
-        self._pool = Pool(self._target)
-        self._pools: dict[
-            asyncio.AbstractEventLoop, tuple[AsyncPool, AsyncGenerator[None, None]]
-        ] = {}
+        self._pool = PlainPool(self._target)
+        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._kept.append((self._pool, self._pools))
         self._process = os.getpid()

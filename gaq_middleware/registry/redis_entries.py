@@ -95,10 +95,7 @@ def _foreign(channel_id: str, fields: list[bytes]) -> str:
     """Return the six keys of another writer's event as text.
 
     Raises:
-        ValueError: It is none, or none that may stand on this channel.
-        TypeError: The same.
-        KeyError: The same.
-        RecursionError: The same.
+        ValueError, TypeError, KeyError, RecursionError: It is none that may stand on this channel.
     """
     data = json.loads(dict(zip(fields[::2], fields[1::2], strict=True))[b"data"])
     if not isinstance(data, dict):

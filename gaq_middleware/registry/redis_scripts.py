@@ -138,7 +138,7 @@ def _script(body: str) -> Script:
 
 
 SUBMIT = _script("""
-local id, attempt, life, deadline, ttl, channel, head, extra, record = unpack(ARGV, 5)
+local id, deadline, ttl, life, attempt, channel, head, extra, record = unpack(ARGV, 5)
 local job, record_key = load(id), prefix .. 'job-cancel:' .. id
 if job then return {job.submitted == attempt and 'ok' or 'exists', job.last_id} end
 if redis.call('EXISTS', record_key) == 1 then return {'exists', '0-0'} end
@@ -160,7 +160,7 @@ return record and {'foreign', record} or {'missing'}
 """)
 
 KEEP = _script("""
-local id, life, deadline, ttl, is_start = unpack(ARGV, 5)
+local id, deadline, ttl, life, is_start = unpack(ARGV, 5)
 local job = load(id)
 if not job then return 'missing' end
 if not is_live(job) then return 'ended' end
@@ -174,7 +174,7 @@ return 'ok'
 """)
 
 FINISH = _script("""
-local id, attempt, life, status, tail = unpack(ARGV, 5)
+local id, _, _, life, attempt, status, tail = unpack(ARGV, 5)
 local job = load(id)
 if not job then return 'missing' end
 if job.ended == attempt then return 'ok' end
@@ -187,7 +187,7 @@ return 'ok'
 # A job that only Superset's record tells of is ours from its cancel on, if the record is still the
 # one that the caller has read and found to be its own.
 CANCEL = _script("""
-local id, attempt, life, ttl, channel, head, record, expected = unpack(ARGV, 5)
+local id, _, ttl, life, attempt, channel, head, record, expected = unpack(ARGV, 5)
 local job, record_key = load(id), prefix .. 'job-cancel:' .. id
 if not job then
   local found = redis.call('GET', record_key)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gaq_middleware.core.commands import PAGE, EventPage, ReadEvents
 from gaq_middleware.core.jobs import parse_cursor
-from gaq_middleware.registry.bells import AsyncWaiter, Waiter
+from gaq_middleware.registry.bells import AsyncWaiter
 from gaq_middleware.registry.stores import Store
 
 HEARTBEAT = 10.0
@@ -86,15 +86,16 @@ class Stream(_Stream):
         Raises:
             StoreError: The store is lost.
         """
-        waiter, bell = Waiter(), self._store.bell
-        listening = bell.waking(self._listening.channel_id, waiter.wake)
+        rung, bell = threading.Event(), self._store.bell
+        listening = bell.waking(self._listening.channel_id, rung.set)
         with listening if may_wait else nullcontext():
             while True:
                 if not self._has_more:
                     patience = self._patience()
                     if not (may_wait and patience):
                         return
-                    waiter.wait(patience)
+                    rung.wait(patience)
+                    rung.clear()
                     bell.check()
                 page = self._store.execute(self._reading())
                 if self._is_news(page):

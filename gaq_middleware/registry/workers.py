@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING
 
 from gaq_middleware.core.commands import FinishJob, GetJob, Outcome, ReapJobs, StartJob, TouchJob
 from gaq_middleware.core.jobs import Job, JobRef, Status, job_id_of
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.registry.runs import AsyncRun, Run
+from gaq_middleware.registry.runs import AsyncRun, Run, arunning, running
 from gaq_middleware.registry.stores import Store, new_attempt, store_for
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class _Commands:
     def _start(self, job: JobRef) -> StartJob:
         return StartJob(job_id=job_id_of(job), now=self._clock(), ttl=self._ttl)
 
-    def _touch(self, job: JobRef, silent_for: float) -> TouchJob:
+    def _touch(self, job: JobRef, silent_for: float = 0.0) -> TouchJob:
         return TouchJob(job_id=job_id_of(job), now=self._clock(), ttl=self._ttl + silent_for)
 
     def _done(self, job: JobRef, result_url: str | None) -> FinishJob:
@@ -127,14 +128,13 @@ class JobRegistry(_Commands):
 
     def reap(self) -> int:
         """End every overdue job, publish that, and return how many there were."""
-        total = 0
-        while True:
+        total, ended = 0, REAP_BATCH
+        while ended == REAP_BATCH:
             ended = self._store.execute(self._reap())
             total += ended
-            if ended < REAP_BATCH:
-                return total
+        return total
 
-    def run(self, job: JobRef) -> Run:
+    def run(self, job: JobRef) -> AbstractContextManager[Run]:
         """Return a context that starts a job, keeps it alive, and ends it exactly once.
 
             with registry.run(job) as run:
@@ -144,7 +144,7 @@ class JobRegistry(_Commands):
         failed, and the exception comes out. Entering raises JobStateError when the job cannot
         start.
         """
-        return Run(self, job_id_of(job))
+        return running(self, job_id_of(job))
 
 
 class AsyncJobRegistry(_Commands):
@@ -154,9 +154,9 @@ class AsyncJobRegistry(_Commands):
         """Mark a job as running. False: cancelled, ended, unknown or overdue; do not run it."""
         return await self._store.aexecute(self._start(job)) is Outcome.OK
 
-    async def touch(self, job: JobRef, silent_for: float = 0.0) -> bool:
+    async def touch(self, job: JobRef) -> bool:
         """Give a sign of life, which moves the deadline; False when the job has ended."""
-        return await self._store.aexecute(self._touch(job, silent_for)) is Outcome.OK
+        return await self._store.aexecute(self._touch(job)) is Outcome.OK
 
     async def done(self, job: JobRef, result_url: str | None = None) -> bool:
         """End a job well and publish that; False when it had ended before."""
@@ -172,16 +172,15 @@ class AsyncJobRegistry(_Commands):
 
     async def reap(self) -> int:
         """End every overdue job, publish that, and return how many there were."""
-        total = 0
-        while True:
+        total, ended = 0, REAP_BATCH
+        while ended == REAP_BATCH:
             ended = await self._store.aexecute(self._reap())
             total += ended
-            if ended < REAP_BATCH:
-                return total
+        return total
 
-    def run(self, job: JobRef) -> AsyncRun:
+    def run(self, job: JobRef) -> AbstractAsyncContextManager[AsyncRun]:
         """Return a context (`async with`) that starts a job, keeps it alive, and ends it once."""
-        return AsyncRun(self, job_id_of(job))
+        return arunning(self, job_id_of(job))
 
 
 def _is_cancelled(job: Job | None) -> bool:
