@@ -23,6 +23,8 @@ SUBPROTOCOL = "gaq.events"
 SLOW_SECONDS = 10.0
 """How long a reader may take to make room for a part before its stream is ended."""
 _END_SECONDS = 1.0  # for the last words to such a reader
+_CANCEL_SECONDS = 0.05  # until work that was cancelled is cancelled again
+_PIECE = 65_536  # bytes sent at a time: what a slow reader leaves behind in the server is no more
 _TRY_AGAIN_LATER = 1013  # registered by RFC 6455 section 11.7
 
 
@@ -90,8 +92,10 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> Non
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         is_done = working.done()
-        working.cancel()
         leaving.cancel()
+        while not working.done():  # a cancellation can get lost, see _within
+            working.cancel()
+            await asyncio.wait({working}, timeout=_CANCEL_SECONDS)
         await asyncio.gather(working, leaving, return_exceptions=True)
     if is_done:
         working.result()
@@ -100,7 +104,8 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> Non
 async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> bool:
     """Do some work, no longer than so; return whether it was done.
 
-    `asyncio.wait_for` of Python before 3.12 loses a cancellation that comes as the work ends.
+    `asyncio.wait_for` of Python before 3.12 loses a cancellation that comes as the work ends, here
+    and in what redis-py does.
     """
     working = asyncio.ensure_future(work)
     try:
@@ -123,7 +128,7 @@ class _Reader(Protocol):
         """Send a page."""
 
     async def end(self, refusal: Refusal | None) -> None:
-        """Say why it ends; None: the reader was too slow."""
+        """Say why it ends; None: the reader may come back at once."""
 
     async def refuse(self, reply: Reply) -> None:
         """Say why it does not begin."""
@@ -141,7 +146,7 @@ async def _serve_stream(exchange: Exchange, endpoint: Endpoint, reader: _Reader)
                     keeps_up = await _within(SLOW_SECONDS, reader.tell(page))
                     if not keeps_up:
                         break
-        refusal = exchange.expired if keeps_up else None
+        refusal = exchange.ending if keeps_up else None
     except RequestError as error:
         refusal = error.refusal()
         if not is_open:
@@ -165,7 +170,9 @@ class _EventStream:
         await self._part(HELLO)
 
     async def tell(self, page: EventPage) -> None:
-        await self._part(stream_part(page))
+        part = stream_part(page)
+        for start in range(0, len(part), _PIECE):
+            await self._part(part[start : start + _PIECE])
 
     async def end(self, refusal: Refusal | None) -> None:
         await self._part(b"" if refusal is None else stream_end(refusal), more=False)
@@ -194,7 +201,7 @@ class _Socket:
 
     async def end(self, refusal: Refusal | None) -> None:
         code = _TRY_AGAIN_LATER if refusal is None else close_code(refusal.status)
-        reason = "too_slow" if refusal is None else refusal.code
+        reason = "" if refusal is None else refusal.code
         await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def refuse(self, reply: Reply) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from dataclasses import replace
 from typing import Any
 
 from gaq_middleware.context import RequestContext
@@ -24,9 +23,9 @@ from gaq_middleware.registry import AsyncStream, Listening, Slots, Stream
 from gaq_middleware.state import RequestState
 
 _MARKER = MARKER_HEADER.lower()
-TURN_SECONDS = 60.0
-"""How long a stream may hold a thread before the browser must come back for another turn: some
-servers never tell that a reader has left."""
+ASGI_TURN_SECONDS, WSGI_TURN_SECONDS = 900.0, 60.0
+"""How long a stream may last before the browser must come back for another turn, sooner where it
+holds a thread: some servers do not always tell that a reader has left."""
 _STREAMS = ("text/event-stream", "application/x-ndjson", "multipart/")
 
 
@@ -38,6 +37,8 @@ class Exchange:
         self.head = self._state.head
         self.context = RequestContext(self._state)
         self.is_protected = engine.guard.is_protected(self.head)
+        self.ending: Refusal | None = None
+        """What is told when the time of a stream is over; None: only its turn was."""
 
     def admit(self, source: Any) -> Reply | Endpoint | None:
         """Decide about the request; None lets the app have it.
@@ -93,7 +94,7 @@ class Exchange:
                 stream = AsyncStream(self._engine.store, self._listening(endpoint))
                 async with aclosing(stream.pages()) as pages:
                     async for page in pages:
-                        if page.events or page.gap:
+                        if page.events:
                             return page
         return None
 
@@ -102,7 +103,7 @@ class Exchange:
             if is_free:
                 stream = Stream(self._engine.store, self._listening(endpoint))
                 with closing(stream.pages()) as pages:
-                    return next((page for page in pages if page.events or page.gap), None)
+                    return next((page for page in pages if page.events), None)
         return None
 
     @contextmanager
@@ -117,7 +118,9 @@ class Exchange:
         with self._slot(self._engine.streams) as is_free:
             if not is_free:
                 raise Refusal.of("too_many_streams").error()
-            yield AsyncStream(self._engine.store, self._listening(endpoint))
+            socket_turn = self._engine.settings.jwt_max_age_seconds
+            turn = socket_turn if self.head.is_websocket else ASGI_TURN_SECONDS
+            yield AsyncStream(self._engine.store, self._listening(endpoint, turn))
 
     def stream_parts(self, endpoint: Endpoint) -> Generator[bytes, None, None]:
         """Yield the parts of a stream from a thread; what there is now, if no thread may wait.
@@ -126,14 +129,13 @@ class Exchange:
             RequestError: As `stream`, before the first part; later it becomes the last part.
         """
         with self._slot(self._engine.waiters) as may_wait:
-            listening = self._listening(endpoint)
-            turn = replace(listening, seconds=min(listening.seconds, TURN_SECONDS))
-            with closing(Stream(self._engine.store, turn).pages(may_wait=may_wait)) as pages:
+            stream = Stream(self._engine.store, self._listening(endpoint, WSGI_TURN_SECONDS))
+            with closing(stream.pages(may_wait=may_wait)) as pages:
                 yield HELLO + stream_part(next(pages))
                 try:
                     yield from map(stream_part, pages)
-                    if may_wait and turn == listening:
-                        raise self.expired.error()
+                    if may_wait and self.ending is not None:
+                        raise self.ending.error()
                 except RequestError as error:
                     yield stream_end(self.ended(error.refusal()))
 
@@ -146,24 +148,22 @@ class Exchange:
         self._engine.log.refused(self.head, refusal)
         return refusal
 
-    @property
-    def expired(self) -> Refusal:
-        """What is told when the proof of identity has ended."""
-        is_guest = self._state.find().via == "guest"
-        return Refusal.of("guest_expired" if is_guest else "token_expired")
-
     def _slot(self, slots: Slots) -> AbstractContextManager[bool]:
         identity = self.context.identity
         is_guest = isinstance(identity, GuestIdentity)
         return slots.one(self.context.channel_id, is_guest=is_guest)
 
-    def _listening(self, endpoint: Endpoint) -> Listening:
-        """Return what to listen to. No leeway counts: a stream ends with its token's `exp`."""
+    def _listening(self, endpoint: Endpoint, turn: float = 0.0) -> Listening:
+        """Return what to listen to, and how long: at most a turn, or the wait of a poll.
+
+        No leeway counts: a stream ends with its token's `exp`.
+        """
         engine, finding = self._engine, self._state.find()
-        left = finding.expires_at - engine.clock()
-        if left <= 0 and endpoint.operation == "stream":
-            raise self.expired.error()
-        most = endpoint.wait or engine.settings.jwt_max_age_seconds
+        expired = Refusal.of("guest_expired" if finding.via == "guest" else "token_expired")
+        left, most = finding.expires_at - engine.clock(), endpoint.wait or turn
+        if left <= 0 and not endpoint.wait:
+            raise expired.error()
+        self.ending = expired if left <= most else None
         return Listening(
             channel_id=self.context.channel_id,
             after=endpoint.argument,

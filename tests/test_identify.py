@@ -347,3 +347,14 @@ def test_the_cookie_name_is_a_setting() -> None:
     """Only the configured name counts (case 92)."""
     pair = ("Cookie", f"a={T}; async-token={token(sub='8')}")
     assert outcome(find(pair, cookie_name="a")) == "cookie c1 7"
+
+
+def test_a_guest_offer_counts_for_our_own_socket_alone() -> None:
+    """At the app's a foreign page would be spared the proof of its origin by a token of its own."""
+    settings = guest_settings()
+    offers = [("Sec-WebSocket-Protocol", f"gaq.events, gaq.guest.{guest_token()}")]
+    for path, expected in (("/api/v1/async_event/ws", "guest"), ("/api/v1/chart/data", "cookie")):
+        head = head_of(Ask("GET", path, [*offers, ("Cookie", cookies(T))]), is_websocket=True)
+        identifier = Identifier(settings, TokenCodec(settings), lambda head: "/ws" in head.path)
+        finding = identifier.find(head, NOW, lambda: None)
+        assert (finding.via, finding.is_ambient) == (expected, expected == "cookie")

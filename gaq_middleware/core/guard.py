@@ -100,9 +100,9 @@ class Guard:
         return self._endpoint(head, finding, segments) if segments else None
 
     def is_stream(self, head: RequestHead) -> bool:
-        """Whether this is the address of our event stream."""
+        """Whether this is the address of our event stream, or of our socket if it is one."""
         tail = self.paths.events_tail(head.path, head.root_path)
-        return tail is not None and tail.strip("/") == "stream"
+        return tail is not None and tail.strip("/") == ("ws" if head.is_websocket else "stream")
 
     @staticmethod
     def _is_preflight(head: RequestHead) -> bool:
@@ -116,7 +116,8 @@ class Guard:
         self, head: RequestHead, finding: Finding, segments: list[str]
     ) -> Reply | Endpoint | Refusal | None:
         if segments == [""]:
-            return self._by_method(head, _READ, _poll(head))
+            is_foreign = self._refuse_foreign(head, finding) is not None
+            return self._by_method(head, _READ, _poll(head, may_wait=not is_foreign))
         if segments == ["stream"]:
             allowed = self._by_method(head, _READ, _stream(head))
             if isinstance(allowed, Endpoint):
@@ -188,11 +189,12 @@ class Guard:
         return Reply(status, headers, body)
 
 
-def _poll(head: RequestHead) -> Endpoint | Refusal:
+def _poll(head: RequestHead, *, may_wait: bool) -> Endpoint | Refusal:
+    """Return the poll that is asked for; a foreign page shall not use up who may wait."""
     wait = "&".join(head.parameters("wait")) or "0"
     if not _SECONDS.fullmatch(wait) or float(wait) > MAX_WAIT:
         return Refusal.of("bad_wait")
-    seconds = 0.0 if head.method == "HEAD" else float(wait)
+    seconds = float(wait) if may_wait and head.method != "HEAD" else 0.0
     return Endpoint("read", "&".join(head.parameters("last_id")), seconds)
 
 

@@ -59,7 +59,7 @@ class Identifier:
     Args:
         settings: The settings.
         codec: Verifies and signs the tokens.
-        is_stream: Tells where a guest token may stand in the query, if it may at all.
+        is_stream: Tells where a guest token may also stand in the subprotocols, or in the query.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Identifier:
         codec: TokenCodec,
         is_stream: Callable[[RequestHead], bool] = lambda _: False,
     ) -> None:
-        self._is_stream = is_stream if settings.guest_query else lambda _: False
+        self._is_stream, self._takes_query = is_stream, settings.guest_query
         self._codec = codec
         self._guests = GuestVerifier(settings) if settings.guest_secret else None
         self._guest_header = settings.guest_header.lower()
@@ -112,11 +112,13 @@ class Identifier:
         if self._guests is None:
             return None
         found = head.headers.get(self._guest_header)
-        if found is None and head.is_websocket:  # where browsers can set no header
+        if found is None and head.is_websocket and self._is_stream(head):
+            # Browsers can set no header there. A foreign page can make offers, so they count for
+            # our own socket alone: at the app's it would be spared the proof of its origin.
             offers = ",".join(head.headers.get("sec-websocket-protocol", ())).split(",")
             named = [offer.strip() for offer in offers]
             found = [o.removeprefix(GUEST_OFFER) for o in named if o.startswith(GUEST_OFFER)]
-        elif found is None and self._is_stream(head):
+        elif found is None and self._takes_query and self._is_stream(head):
             found = head.parameters("guest_token")
         return (found[0] if len(found) == 1 else "") if found else None
 

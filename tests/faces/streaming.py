@@ -23,11 +23,13 @@ SECONDS = 10.0
 SAME = "http://app.example"
 
 
-def end(store: Store, job_id: str, channel: str = "c1", user: str | None = "7") -> None:
+def end(
+    store: Store, job_id: str, channel: str = "c1", user: str | None = "7", url: str | None = None
+) -> None:
     """Submit a job and end it."""
     job, attempt = Job.new(Owner(channel, user), job_id, {}), uuid.uuid4().hex
     store.execute(SubmitJob.of(job, now=NOW, ttl=60, attempt=attempt))
-    store.execute(FinishJob.done(job_id, None, now=NOW, ttl=60, attempt=attempt))
+    store.execute(FinishJob.done(job_id, url, now=NOW, ttl=60, attempt=attempt))
 
 
 def with_token(target: str, exp: float = 3000, **headers: str) -> Ask:
@@ -64,9 +66,11 @@ class Served:
         self.app.engine.store = self.store
         self.app.engine.clock = Clock()
 
-    def end(self, job_id: str, channel: str = "c1", user: str | None = "7") -> None:
+    def end(
+        self, job_id: str, channel: str = "c1", user: str | None = "7", url: str | None = None
+    ) -> None:
         """Submit a job and end it."""
-        end(self.store, job_id, channel, user)
+        end(self.store, job_id, channel, user, url)
 
     def connect(self, request: Ask, *protocols: str, denial: bool = True) -> Client:
         """Return a client that has sent a request; to the socket, if that is its address."""
@@ -168,7 +172,11 @@ class Client:
         await asyncio.wait_for(self.task, SECONDS)
         assert not self.has_more
 
+    def goes(self) -> None:
+        """Leave."""
+        self._received.put_nowait({"type": f"{self._kind}.disconnect", "code": 1000})
+
     async def leave(self) -> None:
         """Leave, and wait until the app has noticed."""
-        self._received.put_nowait({"type": f"{self._kind}.disconnect", "code": 1000})
+        self.goes()
         await asyncio.wait_for(self.task, SECONDS)
