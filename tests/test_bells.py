@@ -70,8 +70,8 @@ def test_a_ring_before_the_wait_is_not_lost() -> None:
     async def wait() -> None:
         waiter = AsyncWaiter()
         waiter.wake()
-        await waiter.wait(SECONDS)
-        await waiter.wait(0.01)  # nobody has rung since
+        assert await waiter.wait(SECONDS)
+        assert not await waiter.wait(0.01)  # nobody has rung since
 
     asyncio.run(wait())
 
@@ -83,7 +83,7 @@ def test_a_task_is_woken_from_another_thread() -> None:
         waiter = AsyncWaiter()
         thread = threading.Thread(target=waiter.wake)
         thread.start()
-        await asyncio.wait_for(waiter.wait(SECONDS * 2), SECONDS)
+        assert await waiter.wait(SECONDS)
         thread.join()
 
     asyncio.run(wait())
@@ -128,3 +128,55 @@ def test_whoever_waits_learns_that_nothing_is_heard(
     ear.turns.put(False)
     wait_until(lambda: ear.closed == 2)
     assert len(caplog.records) == lines
+
+
+def test_a_thread_that_cannot_start_is_started_for_the_next_one(
+    bell: Bell, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one learns of it, and leaves nothing behind; the next one is heard."""
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError), bell.waking("a", lambda: None):
+            pytest.fail("somebody waits in vain")
+    rung = threading.Event()
+    with bell.waking("a", rung.set):
+        ear.turns.put(True)
+        assert rung.wait(SECONDS)
+    ear.turns.put(False)
+
+
+def test_what_was_lost_is_forgotten_when_listening_begins_anew(bell: Bell, ear: Ear) -> None:
+    """Who waits next must not be told of a failure before their time."""
+    rung = threading.Event()
+    with bell.waking("a", rung.set):
+        ear.turns.put(StoreError())
+        assert rung.wait(SECONDS)
+        with pytest.raises(StoreError):
+            bell.check()
+    ear.turns.put(StoreError())
+    wait_until(lambda: bell._thread is None)
+    with bell.waking("a", rung.set):
+        bell.check()
+    ear.turns.put(False)
+
+
+def test_a_cancelled_wait_is_cancelled_even_as_it_is_rung() -> None:
+    """Nothing swallows it, whatever the Python."""
+
+    async def main() -> None:
+        for order in ("ring first", "cancel first"):
+            waiter = AsyncWaiter()
+            task = asyncio.create_task(waiter.wait(SECONDS))
+            await asyncio.sleep(0)
+            if order == "ring first":
+                waiter._ring()
+            task.cancel()
+            waiter._ring()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())

@@ -20,6 +20,7 @@ from gaq_middleware.core.commands import (
     TouchJob,
 )
 from gaq_middleware.core.jobs import Job, parse_cursor
+from gaq_middleware.registry import Listening, Stream, streams
 from gaq_middleware.registry.eventlog import OVERHEAD as EVENT_OVERHEAD
 from gaq_middleware.registry.eventlog import EventLog
 from gaq_middleware.registry.memory import OVERHEAD, SLACK, MemoryStore
@@ -340,3 +341,16 @@ def test_the_memory_of_crowded_out_channels_is_bounded(monkeypatch: pytest.Monke
 
     gaps = [log.read(str(number), (0, 0), 100).gap for number in range(9)]
     assert gaps == [False] * 5 + [True] * 3 + [False]
+
+
+def test_a_gap_without_events_is_told_once_on_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All events of the channel were crowded out, so its cursor cannot move."""
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.0)
+    store = MemoryStore(max_event_bytes=1)
+    for job_id, owner in (("a1", ALICE), ("b1", BOB)):
+        store.execute(SubmitJob.of(Job.new(owner, job_id, {}), now=NOW, ttl=TTL, attempt="a"))
+        store.execute(FinishJob.done(job_id, None, now=NOW, ttl=TTL, attempt="b"))
+    listening = Listening(channel_id=ALICE.channel_id, after="1-0", seconds=5.0, clock=lambda: NOW)
+    pages = Stream(store, listening).pages()
+    assert [next(pages).gap for _ in range(4)] == [True, False, False, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import AsyncMock
@@ -45,6 +46,7 @@ P = "async-events-"
 @pytest.fixture
 def raw(redis_server: RedisServer) -> Iterator[Any]:
     """Return a plain client of the emptied server."""
+    wait_until(lambda: all(t.name != "gaq-bell" for t in threading.enumerate()))  # of tests before
     with redis_server.raw(decode_responses=True) as client:
         client.flushall()
         yield client

@@ -133,6 +133,24 @@ def test_nonsense_on_the_firehose_rings_for_nobody(
     assert jobs_of(next(pages)) == ["j1"]
 
 
+def test_entries_that_are_no_events_hold_nothing_up(server: RedisServer, raw: Any) -> None:
+    """A page that lost some of its entries is full all the same."""
+    for number in range(300):
+        entry = {"data": "junk"} if number in (50, 150) else as_superset(f"j{number}")
+        raw.xadd(STREAM, entry)
+    pages = follow(new_store(server.url))
+    sizes = [len(next(pages).events) for _ in range(3)]
+    assert sizes == [99, 99, 100]
+
+
+def test_an_entry_of_ours_cannot_forge_an_event(server: RedisServer, raw: Any) -> None:
+    """Whoever writes to Redis by hand: a line break in what is passed on would end an event."""
+    forged = '{"channel_id": "x"}\n\nid: 9-9\ndata: {"status": "done"}'
+    raw.xadd(STREAM, {"data": forged, "gaq": "0-0"})
+    raw.xadd(STREAM, as_superset("j1"))
+    assert jobs_of(next(follow(new_store(server.url)))) == ["j1"]
+
+
 def test_a_connection_that_is_cut_is_made_again(server: RedisServer, raw: Any) -> None:
     """Nothing is lost meanwhile, and the streams stay open."""
     store = new_store(server.url)

@@ -131,10 +131,14 @@ class CancelReply:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events in order; `gap` when events after the cursor were trimmed away unread."""
+    """Events in order; `gap` when events after the cursor were trimmed away unread.
+
+    `has_more` when there may be further events already.
+    """
 
     events: tuple[EventText, ...]
     gap: bool = False
+    has_more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

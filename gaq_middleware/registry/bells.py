@@ -80,10 +80,12 @@ class Bell:
         if self._process != os.getpid():
             self._renew()  # after a fork: the thread, and those who waited, are the parent's
         with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._is_lost = False
+                thread = threading.Thread(target=self._run, name="gaq-bell", daemon=True)
+                thread.start()  # it may fail; then nobody must seem to listen
+                self._thread = thread
             self._waiting.setdefault(channel_id, []).append(wake)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="gaq-bell", daemon=True)
-                self._thread.start()
         try:
             yield
         finally:
@@ -128,15 +130,30 @@ class AsyncWaiter:
     """Waits for a ring in a task; in a thread, a `threading.Event` does."""
 
     def __init__(self) -> None:
-        self._loop, self._rung = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._is_rung = asyncio.get_running_loop(), False
+        self._sleep: asyncio.Future[None] = self._loop.create_future()
 
     def wake(self) -> None:
         """End the wait."""
         with contextlib.suppress(RuntimeError):  # the loop was closed a moment ago
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._ring)
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until woken since the last wait, at most so long."""
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), seconds)
-            self._rung.clear()
+    async def wait(self, seconds: float) -> bool:
+        """Wait until woken since the last wait, at most so long; return whether that was so."""
+        if not self._is_rung:
+            self._sleep = self._loop.create_future()
+            timer = self._loop.call_later(seconds, self._end)
+            try:
+                await self._sleep
+            finally:
+                timer.cancel()
+        is_rung, self._is_rung = self._is_rung, False
+        return is_rung
+
+    def _ring(self) -> None:
+        self._is_rung = True
+        self._end()
+
+    def _end(self) -> None:
+        if not self._sleep.done():
+            self._sleep.set_result(None)

@@ -118,7 +118,8 @@ class EventLog:
             return EventPage((), gap)
         start = bisect_right(stream.ids, after or START_ID, lo=stream.first)
         gap = after is not None and after < stream.last_dropped
-        return EventPage(tuple(stream.events[start : start + limit]), gap)
+        end = start + limit
+        return EventPage(tuple(stream.events[start:end]), gap, has_more=end < len(stream.ids))
 
     def drop_expired(self, now: float) -> None:
         """Drop the events that have expired, and the channels that have none left."""

@@ -8,7 +8,6 @@ connections; here they are brought together, and failures are told.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 import time
@@ -88,8 +87,7 @@ class RedisStore:
             raise self._failure(error) from error
 
     def _reap(self) -> None:
-        with contextlib.suppress(StoreError):  # it was logged; the next look will end them
-            self.execute(ReapJobs(now=time.time(), limit=REAPED))
+        self.execute(ReapJobs(now=time.time(), limit=REAPED))
 
     def _failure(self, error: RedisError) -> StoreError:
         """Log a failure, unless one was logged a moment ago; return what the client is told."""

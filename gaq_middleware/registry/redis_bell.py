@@ -66,6 +66,7 @@ class Firehose:
             if position is None or isinstance(error, ResponseError):
                 raise self._failure(error) from error
             time.sleep(RECONNECT_SECONDS)
+            return False
         if time.monotonic() >= self._next_reap:
             self._next_reap = time.monotonic() + REAP_SECONDS
             self._reap()

@@ -171,9 +171,15 @@ class Commands:
             entries, is_trimmed = await self._run(
                 exchange, scripts.READ, command, keys, channel, cursor, limit
             )
-            page = self._entries.page(channel, after, entries, is_trimmed=bool(is_trimmed))
+            page = self._entries.page(
+                channel,
+                after,
+                entries,
+                is_trimmed=bool(is_trimmed),
+                has_more=len(entries) >= limit,
+            )
             has_gap = has_gap or page.gap
-            if page.events or len(entries) < limit:
+            if page.events or not page.has_more:
                 return replace(page, gap=has_gap)
             command = replace(command, after=entry_id(entries[-1]))
 

@@ -224,11 +224,12 @@ class AsyncPool(Pool):
         await anext(self._closer)
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        await self._close_rested()
+        """Close all connections to the end, for the loop may have no other turn."""
+        rested, self._rested = self._rested, []
+        closing = (connection.disconnect() for _, connection in rested)
+        await asyncio.gather(*closing, return_exceptions=True)
         for sentinel in self._sentinels:
             await sentinel.connection_pool.disconnect()
-        await asyncio.sleep(0)  # the loop closes sockets in its next turn, and may have no other
 
     async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         """Wait for ever: a loop that ends closes the generators that wait."""

@@ -22,6 +22,7 @@ EventId = tuple[int, int]
 
 MAX_REMEMBERED = 1000  # channels, of which it is known up to where bad entries were logged
 _ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
+_BREAK = re.compile(rb"[\r\n]")  # what we write has none, and passed on it would forge an event
 
 logger = logging.getLogger("gaq_middleware")
 
@@ -38,7 +39,13 @@ class EntryReader:
         self._told: dict[str, EventId] = {}
 
     def page(
-        self, channel_id: str, after: EventId | None, entries: list[Entry], *, is_trimmed: bool
+        self,
+        channel_id: str,
+        after: EventId | None,
+        entries: list[Entry],
+        *,
+        is_trimmed: bool,
+        has_more: bool,
     ) -> EventPage:
         """Return the events among entries that were read after a cursor.
 
@@ -47,6 +54,7 @@ class EntryReader:
             after: The cursor.
             entries: In order.
             is_trimmed: Whether some between the cursor and a foreign first entry are gone.
+            has_more: Whether there may be further entries.
         """
         events = tuple(filter(None, (_event(channel_id, entry) for entry in entries)))
         if len(events) < len(entries):
@@ -55,7 +63,7 @@ class EntryReader:
             )
         if after is not None and entries and _is_ours(entries[0]):
             is_trimmed = parse_cursor(entries[0][1][3].decode()) > after
-        return EventPage(events, is_trimmed)
+        return EventPage(events, is_trimmed, has_more)
 
     def _tell(self, channel_id: str, bad: set[bytes]) -> None:
         """Log the bad entries of a page that were not logged before."""
@@ -88,7 +96,7 @@ def _is_ours(entry: Entry) -> bool:
     fields = entry[1]
     if len(fields) != 4 or fields[0] != b"data" or fields[2] != b"gaq":
         return False
-    return _ID.fullmatch(fields[3]) is not None
+    return _ID.fullmatch(fields[3]) is not None and not _BREAK.search(fields[1])
 
 
 def _foreign(channel_id: str, fields: list[bytes]) -> str:

@@ -7,19 +7,23 @@ over, and when the store is lost. `Stream` and `AsyncStream` are twins.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gaq_middleware.core.commands import PAGE, EventPage, ReadEvents
+from gaq_middleware.core.commands import EventPage, ReadEvents
 from gaq_middleware.core.jobs import parse_cursor
 from gaq_middleware.registry.bells import AsyncWaiter
 from gaq_middleware.registry.stores import Store
 
 HEARTBEAT = 10.0
 """Seconds after which a silent stream gives a sign of life; proxies cut after 60 or more."""
+LOOK_SECONDS = 30.0
+"""Seconds after which a stream looks though nothing has rung: the bell is a help, not a promise."""
+_NOTHING = EventPage(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +54,33 @@ class _Stream:
         self._store, self._listening = store, listening
         self._after = parse_cursor(listening.after) if listening.after else None
         self._end = time.monotonic() + listening.seconds
-        self._next_beat = 0.0
+        self._next_beat = self._next_look = 0.0
         self._has_more = True  # so that it reads before it waits
+        self._is_gap_told = False
 
     def _reading(self) -> ReadEvents:
+        self._next_look = time.monotonic() + LOOK_SECONDS
         now, channel_id = self._listening.clock(), self._listening.channel_id
         return ReadEvents(channel_id=channel_id, after=self._after, now=now)
 
-    def _is_news(self, page: EventPage) -> bool:
-        """Take note of a page; return whether the reader shall have it, if only to see life."""
-        self._has_more = len(page.events) >= PAGE
+    def _looks(self, *, is_rung: bool) -> bool:
+        """Whether to read after a wait."""
+        return is_rung or time.monotonic() >= self._next_look
+
+    def _news(self, page: EventPage) -> EventPage | None:
+        """Take note of a page; return what the reader shall have, if only to see life."""
+        self._has_more = page.has_more
         if page.events:
-            self._after = parse_cursor(page.events[-1].id)
+            self._after, self._is_gap_told = parse_cursor(page.events[-1].id), False
+        elif page.gap:  # told once, for without events the cursor stays before it
+            page, self._is_gap_told = replace(page, gap=not self._is_gap_told), True
+        self._after = self._after or (0, 0)  # what is trimmed away from now on is missed
         now = time.monotonic()
         if not (page.events or page.gap or now >= self._next_beat):
-            return False
-        self._next_beat = now + HEARTBEAT
-        return True
+            return None
+        share = random.uniform(0.7, 1.0)  # noqa: S311 - no secret: all shall not beat at one time
+        self._next_beat = now + HEARTBEAT * share
+        return page
 
     def _patience(self) -> float:
         """Return how long to wait for a ring; 0 when the time is over."""
@@ -86,7 +100,7 @@ class Stream(_Stream):
         Raises:
             StoreError: The store is lost.
         """
-        rung, bell = threading.Event(), self._store.bell
+        rung, bell, is_rung = threading.Event(), self._store.bell, True
         listening = bell.waking(self._listening.channel_id, rung.set)
         with listening if may_wait else nullcontext():
             while True:
@@ -94,12 +108,13 @@ class Stream(_Stream):
                     patience = self._patience()
                     if not (may_wait and patience):
                         return
-                    rung.wait(patience)
+                    is_rung = rung.wait(patience)
                     rung.clear()
                     bell.check()
-                page = self._store.execute(self._reading())
-                if self._is_news(page):
-                    yield page
+                looks = self._looks(is_rung=is_rung)
+                news = self._news(self._store.execute(self._reading()) if looks else _NOTHING)
+                if news is not None:
+                    yield news
 
 
 class AsyncStream(_Stream):
@@ -111,18 +126,20 @@ class AsyncStream(_Stream):
         Raises:
             StoreError: The store is lost.
         """
-        waiter, bell = AsyncWaiter(), self._store.bell
+        waiter, bell, is_rung = AsyncWaiter(), self._store.bell, True
         with bell.waking(self._listening.channel_id, waiter.wake):
             while True:
                 if not self._has_more:
                     patience = self._patience()
                     if not patience:
                         return
-                    await waiter.wait(patience)
+                    is_rung = await waiter.wait(patience)
                     bell.check()
-                page = await self._store.aexecute(self._reading())
-                if self._is_news(page):
-                    yield page
+                looks = self._looks(is_rung=is_rung)
+                page = await self._store.aexecute(self._reading()) if looks else _NOTHING
+                news = self._news(page)
+                if news is not None:
+                    yield news
 
 
 class Slots:

@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from gaq_middleware import BadRequestError, Job, Owner
-from gaq_middleware.core.commands import EventPage, SubmitJob
+from gaq_middleware.core.commands import Command, EventPage, ReadEvents, SubmitJob
 from gaq_middleware.registry import AsyncStream, Listening, Stream, bells, streams
 from tests.servers import wait_until
 from tests.stores.conftest import ALICE, BOB, AsyncWorld, MakeWorld, World
 
+R = TypeVar("R")
 SECONDS = 20.0
 """After so long a stream has ended, which fails the test that still waits for something."""
 EMPTY = EventPage(())
@@ -153,6 +154,45 @@ def test_a_gap_is_told(make_world: MakeWorld, follow: Follow) -> None:
     assert page.gap
 
 
+def test_a_gap_is_told_to_a_stream_that_was_opened_without_cursor(
+    make_world: MakeWorld, follow: Follow
+) -> None:
+    """What was trimmed away after it was open is missed, whether it had seen an event or not."""
+    world = make_world(2)
+    stream = follow(world)
+    assert stream.page() == EMPTY
+    for number in range(300):
+        end(world, f"j{number}")
+    page = stream.page()
+    assert page is not None
+    assert page.gap
+    assert page.events
+
+
+def test_signs_of_life_ask_the_store_for_nothing(
+    world: World, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of silent streams cost it nothing."""
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.01)
+    asked: list[object] = []
+    execute, aexecute = world.store.execute, world.store.aexecute
+
+    def watched(command: Command[R]) -> R:
+        asked.append(command)
+        return execute(command)
+
+    async def awatched(command: Command[R]) -> R:
+        asked.append(command)
+        return await aexecute(command)
+
+    stream = follow(world)
+    assert stream.page() == EMPTY
+    monkeypatch.setattr(world.store, "execute", watched)
+    monkeypatch.setattr(world.store, "aexecute", awatched)
+    assert [stream.page() for _ in range(20)] == [EMPTY] * 20
+    assert len([each for each in asked if isinstance(each, ReadEvents)]) <= 1  # it rings at first
+
+
 def test_a_stream_ends_when_its_time_is_over(world: World, follow: Follow) -> None:
     """After what was there, and without being rung."""
     end(world, "j1")
@@ -175,6 +215,7 @@ def test_a_look_at_the_heartbeat_finds_what_no_ring_told(
 ) -> None:
     """The bell is a help, not a promise."""
     monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(bells.Bell, "ring", lambda self, channel_id: None)
     stream = follow(world)
     end(world, "j1")
