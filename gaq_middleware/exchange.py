@@ -239,10 +239,13 @@ class Exchange:
         """
         state, engine, head = self._state, self._engine, self.head
         state.is_head_out = True
-        is_login = engine.guard.is_login(head)
+        is_login, is_logout = engine.guard.is_login(head), engine.guard.is_logout(head)
         if is_login:
             state.forget_user()  # whoever was logged in before, now somebody else may be
         now, sessions = engine.clock(), engine.sources.sessions
+        is_asked = state.wish is not None or is_login or is_logout or engine.has_source
+        if not is_asked and engine.issuer.is_settled(state.find(), now):
+            return None
         session = sessions.new_session(values("set-cookie"), now) if sessions else None
         new_user = as_user_id(session.user) if session else None
         old_user = sessions.user(head.headers.get("cookie", ()), now) if sessions else None
@@ -251,7 +254,7 @@ class Exchange:
             finding=state.find(),
             wish=state.wish,
             is_login=is_login,
-            is_logout=engine.guard.is_logout(head),
+            is_logout=is_logout,
             is_protected=self.is_protected,
             has_source=engine.has_source,
             signs_in=new_user is not None,

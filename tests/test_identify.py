@@ -358,3 +358,34 @@ def test_a_guest_offer_counts_for_our_own_socket_alone() -> None:
         identifier = Identifier(settings, TokenCodec(settings), lambda head: "/ws" in head.path)
         finding = identifier.find(head, NOW, lambda: None)
         assert (finding.via, finding.is_ambient) == (expected, expected == "cookie")
+
+
+def test_what_a_cookie_header_was_found_to_say_is_judged_again_every_time() -> None:
+    """Time and user decide on every request; only the reading of the header is remembered."""
+    settings = make_settings()
+    identifier = Identifier(settings, TokenCodec(settings))
+    head = head_of(ask_with(cookies(token(100, nbf=NOW))))
+    first = identifier.find(head, NOW, lambda: None)
+    assert outcome(first) == "cookie c1 7"
+    assert identifier.find(head, NOW + 50, lambda: "7") is first
+    assert outcome(identifier.find(head, NOW - 11, lambda: None)) == "cookie token_claims"
+    assert outcome(identifier.find(head, NOW + 111, lambda: None)) == "cookie token_expired"
+    assert identifier.find(head, NOW + 109, lambda: None) is first
+    assert outcome(identifier.find(head, NOW, lambda: "8")).startswith("source user-")
+    twice = head_of(ask_with(cookies(token(100, nbf=NOW)), cookies(token(sub="8", channel="c8"))))
+    assert outcome(identifier.find(twice, NOW, lambda: None)) == "cookie token_ambiguous"
+
+
+def ask_with(*headers: str) -> Ask:
+    """Return a request with these Cookie headers."""
+    return Ask("GET", "/", [("Cookie", header) for header in headers])
+
+
+def test_only_headers_with_one_good_value_are_remembered() -> None:
+    """Refusals are found out every time, and so is which of several values counts."""
+    settings = make_settings()
+    identifier = Identifier(settings, TokenCodec(settings))
+    for header in (cookies("bad"), cookies(token(), "bad"), cookies(token(-61))):
+        head = head_of(ask_with(header))
+        first = identifier.find(head, NOW, lambda: None)
+        assert identifier.find(head, NOW, lambda: None) is not first

@@ -16,7 +16,7 @@ from gaq_middleware.core.guests import GuestVerifier
 from gaq_middleware.core.identities import AnonymousIdentity, Identity, UserIdentity
 from gaq_middleware.core.messages import RequestHead
 from gaq_middleware.core.settings import Settings
-from gaq_middleware.core.tokens import Claims, IssuedToken, TokenCodec
+from gaq_middleware.core.tokens import Claims, IssuedToken, Remembered, TokenCodec
 
 GUEST_OFFER = "gaq.guest."
 """What stands before a guest token that is offered as a subprotocol of a socket."""
@@ -74,6 +74,8 @@ class Identifier:
         self._guest_header = settings.guest_header.lower()
         self._token_header = settings.token_header.lower()
         self._cookie_name = settings.cookie_name
+        self._leeway = settings.jwt_leeway_seconds
+        self._remembered: Remembered[Finding] = Remembered()  # by whole Cookie headers
         self._repairs = settings.issue in {"session", "anonymous"}
         self._missing = Refusal.of(
             "token_missing",
@@ -133,10 +135,14 @@ class Identifier:
         return sum(header.count(self._cookie_name) for header in came) > 1
 
     def _from_cookies(self, head: RequestHead, now: float, known: KnownUser) -> Finding:
-        values = cookie_values(head.headers.get("cookie", ()), self._cookie_name)
+        headers, user = head.headers.get("cookie", ()), known()
+        whole = headers[0] if len(headers) == 1 else ""
+        remembered = self._remembered.get(whole)
+        if remembered is not None and self._still_holds(remembered, user, now):
+            return remembered
+        values = cookie_values(headers, self._cookie_name)
         verdicts = {value: self._codec.verify(value, now) for value in values if value}
         valid = [(raw, v) for raw, v in verdicts.items() if isinstance(v, Claims)]
-        user = known()
         if not valid:
             if user is not None and self._repairs:
                 return self._of_user(user, None, now)
@@ -147,16 +153,27 @@ class Identifier:
             return Finding("cookie", refusal=Refusal.of("token_ambiguous"))
         raw, claims = chosen
         if user is None or user == claims.subject:
-            return Finding(
+            is_alone = len(set(values)) == 1
+            finding = Finding(
                 "cookie",
                 _identity(claims),
                 claims=claims,
-                chosen=raw if len(set(values)) > 1 else None,
+                chosen=None if is_alone else raw,
                 expires_at=claims.window.expires_at,
             )
+            if is_alone and whole:
+                self._remembered.put(whole, finding)
+            return finding
         if self._repairs:
             return self._of_user(user, claims, now)
         return Finding("cookie", refusal=Refusal.of("token_user_mismatch"), claims=claims)
+
+    def _still_holds(self, finding: Finding, user: str | None, now: float) -> bool:
+        """Whether what a whole Cookie header was found to say is so now, and for this user."""
+        claims = finding.claims
+        if claims is None or (user is not None and user != claims.subject):
+            return False
+        return claims.window.refusal_at(now, self._leeway) is None
 
     def _of_user(self, user: str, claims: Claims | None, now: float) -> Finding:
         """Return the known user on their derived channel, with a token to replace the cookie."""

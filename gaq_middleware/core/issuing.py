@@ -95,6 +95,12 @@ class Issuer:
         channel = claims.channel if kept and claims else self._codec.user_channel(user_id)
         return self._codec.issue(channel, user_id, now)
 
+    def is_settled(self, finding: Finding, now: float) -> bool:
+        """Whether nothing can become of the cookie: nobody asks, and no user source is there."""
+        if self._off or finding.via in {"guest", "header"}:
+            return True
+        return finding.claims is not None and self._is_young(finding.claims, now)
+
     def decide(self, departure: Departure, now: float) -> Decision:
         """Return what the response does to the cookie."""
         d = departure
@@ -157,13 +163,17 @@ class Issuer:
         return None
 
     def _renewed(self, claims: Claims, now: float) -> IssuedToken | None:
-        expires_at = claims.window.expires_at
-        if not claims.needs_reissue and expires_at - now >= self._half_life:
+        if self._is_young(claims, now):
             return None
         token = self._codec.issue(claims.channel, claims.subject, now, claims.auth_time)
         if token.max_age <= 0:  # its maximum age is over; a renewal never deletes
             return None
-        return token if claims.needs_reissue or token.expires_at > expires_at else None
+        is_later = token.expires_at > claims.window.expires_at
+        return token if claims.needs_reissue or is_later else None
+
+    def _is_young(self, claims: Claims, now: float) -> bool:
+        """Whether a token is in the first half of its life, and as we would write it."""
+        return not claims.needs_reissue and claims.window.expires_at - now >= self._half_life
 
 
 def _ambiguous(finding: Finding) -> bool:
