@@ -112,7 +112,7 @@ def celery_canceller(name: str) -> Canceller:
         from gaq_middleware.celery import canceller_of
     except ModuleNotFoundError as error:
         raise SettingsError(
-            "GAQ_CELERY_APP needs Celery: pip install 'gaq-middleware[celery]'."
+            "GAQ_CELERY_APP needs Celery: pip install celery, or this package's extra [celery]."
         ) from error
     return canceller_of(name)
 
@@ -163,7 +163,7 @@ def check_app(app: object, kind: str) -> None:
     found = "asgi" if inspect.iscoroutinefunction(call) else _kind_by_arguments(app)
     if found not in {kind, ""}:
         raise TypeError(
-            f"{type(app).__name__} is an {found.upper()} app and cannot be wrapped here: import "
+            f"{type(app).__name__} is not for {kind.upper()} but for {found.upper()}: import "
             f"AsyncQueryMiddleware from gaq_middleware.{found}."
             + (" For Flask: app.wsgi_app = AsyncQueryMiddleware(app.wsgi_app)." * (found == "wsgi"))
         )

@@ -535,7 +535,7 @@ class TestDemo:
         assert (ran.code, ran.out) == (2, "")
         assert ran.err == (
             f"`gaq demo` needs {server}, which is not installed: "
-            "pip install 'gaq-middleware[demo]'\n"
+            "pip install '.[demo]' where the package was installed from.\n"
         )
 
     @pytest.fixture
@@ -589,3 +589,17 @@ class TestDemo:
         ran = gaq("demo", f"--port={port}")
         assert ran.code == 2
         assert "--port" in ran.err
+
+
+def test_a_token_that_a_guest_secret_signed_is_judged_as_a_guests(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it lacks; to make the secrets equal would be the wrong mend."""
+    for name, value in (("JWT_SECRET", K), ("GUEST_SECRET", GUEST), ("GUEST_AUDIENCE", "superset")):
+        monkeypatch.setenv(f"GAQ_{name}", value)
+    claims = {"user": {"username": "g"}, "exp": int(time.time()) + 300, "aud": "superset"}
+    assert main(["token", "inspect", forge(claims, GUEST)]) == 1
+    said = capsys.readouterr().out
+    assert "guest_claims" in said
+    assert 'Its type is null, not "guest".' in said
+    assert "Its resources is null, not a list." in said

@@ -512,6 +512,7 @@ GOOD: list[tuple[str, Fault, dict[str, str], str]] = [
     ("the app's endpoints", good, {"events_path": ""}, "not seen cookie"),
     ("endpoints elsewhere", good, {"events_path": "/x/events"}, "may cancel"),
     ("streams", good, {}, "stream begins at once: nothing holds it back"),
+    ("no sockets under WSGI", good, {}, "socket does not open: WSGI servers have none"),
     ("streams are off", TOO_MANY, {"max_streams": "0"}, "stream not seen: GAQ_MAX_STREAMS is 0"),
     ("no streams yet", on_streams(knows_no_streams), {}, "the deployment is older and has none"),
     ("no clock", hides("date"), {}, "origin http://127.0.0.1:"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import re
 import ssl
@@ -106,6 +107,13 @@ class Client:
         wanted = {"Accept": "text/event-stream", "Accept-Encoding": "gzip, deflate, br"}
         path = f"{self.path}stream?check={uuid.uuid4()}"
         return self._ask("GET", path, {**headers, **wanted}, is_stream=True)
+
+    def socket(self, headers: dict[str, str]) -> Answer:
+        """Open the WebSocket as a page of the site does, and leave (RFC 6455 section 4.1)."""
+        key = base64.b64encode(uuid.uuid4().bytes).decode()
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": self.origin}
+        upgrade |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key}
+        return self._ask("GET", f"{self.path}ws", {**headers, **upgrade})
 
     def post(self, path: str) -> Answer:
         """Post nothing to a path below the prefix."""

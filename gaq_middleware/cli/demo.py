@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import_module(server)
     except ModuleNotFoundError:
-        mend = "pip install 'gaq-middleware[demo]'"
+        mend = "pip install '.[demo]' where the package was installed from."
         return complain(f"`gaq demo` needs {server}, which is not installed: {mend}")
     settings = demo_settings(options.store)
     try:

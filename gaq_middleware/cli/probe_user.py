@@ -70,6 +70,13 @@ class UserProbe:
                 yield self._rejected(answer)
             self._seen["origin"] = f"{self._client.origin} may cancel"
         yield from self._stream()
+        if self._client.socket(self._mine).status == 101:
+            self._seen["socket"] = "opens"
+        else:
+            self._seen["socket"] = (
+                "does not open: WSGI servers have none, uvicorn needs websockets, and a proxy must "
+                "pass on Upgrade and Connection"
+            )
 
     def _misfits(self) -> Iterator[Finding]:
         """Yield why browsers would not keep or send the cookie there."""
@@ -103,7 +110,7 @@ class UserProbe:
             return Finding("GAQ_JWT_SECRET", reason, mend)
         if answer.code == "cross_origin":
             said = shown(str(answer.problem.get("detail")).rstrip("."))
-            reason = f"arrives changed, so that the site's own pages may not cancel: {said}."
+            reason = f"arrives changed: browsers are refused sockets, some also cancels: {said}."
             mend = "Let the proxy pass Host (nginx: proxy_set_header Host $http_host), or list "
             return Finding("Host", reason, f"{mend}{self._client.origin} in GAQ_ALLOWED_ORIGINS.")
         if answer.code == "store_unavailable":

@@ -51,6 +51,13 @@ def _object(part: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _is_signed_for_guests(token: Token, settings: Settings, now: float) -> bool:
+    """Whether one of our guest secrets signed a token, whatever it says of itself."""
+    found = GuestVerifier(settings).verify(token.raw, now) if settings.guest_secrets else None
+    codes = {"guest_malformed", "guest_signature"}
+    return found is not None and not (isinstance(found, Refusal) and found.code in codes)
+
+
 class Judge:
     """Judges a token as the middleware does.
 
@@ -61,7 +68,7 @@ class Judge:
     """
 
     def __init__(self, token: Token, settings: Settings, now: float) -> None:
-        guests = token.is_guest
+        token.is_guest = guests = token.is_guest or _is_signed_for_guests(token, settings, now)
         self._token, self._settings, self._now = token, settings, now
         self.variable = "GAQ_GUEST_SECRET" if guests else "GAQ_JWT_SECRET"
         self._secrets = settings.guest_secrets if guests else settings.secrets

@@ -60,7 +60,7 @@ CODES: dict[str, tuple[int, str]] = {
     ),
     "token_user_mismatch": (
         401,
-        "The async token belongs to another user than the one logged in. Log in again.",
+        "The async token is not that of the user logged in. Log in again.",
     ),
     "guest_malformed": (
         401,
@@ -79,7 +79,12 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing here."),
     "job_not_found": (404, "There is no such job, or it has ended or expired."),
     "method_not_allowed": (405, "This method is not allowed here."),
-    "upgrade_required": (426, "This is the address of a WebSocket: open it with ws:// or wss://."),
+    "upgrade_required": (
+        426,
+        "This is a WebSocket, but no upgrade arrived. Open it with ws:// or wss://. If you did: "
+        "WSGI servers have none (use the event stream), uvicorn needs the package websockets, and "
+        "a proxy must pass on Upgrade and Connection.",
+    ),
     "store_unavailable": (503, "The store of jobs cannot be reached. Try again shortly."),
     "too_many_streams": (503, "Too many event streams are open. Close some, or try again shortly."),
 }

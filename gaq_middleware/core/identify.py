@@ -81,7 +81,7 @@ class Identifier:
             "token_missing",
             f"No async token came with the request: neither the cookie {settings.cookie_name} nor "
             f"the header {settings.token_header}. Logging in sets the cookie; scripts without a "
-            "cookie jar send its value in the header.",
+            "cookie jar send its value in the header. Authorization is not read.",
         )
 
     def find(self, head: RequestHead, now: float, known: KnownUser) -> Finding:
@@ -105,6 +105,8 @@ class Identifier:
         if header is not None:
             claims = self._codec.verify(header[0] if len(header) == 1 else "", now)
             if isinstance(claims, Refusal):
+                if header[0].lower().startswith("bearer "):
+                    claims = Refusal.of(claims.code, "Send the token alone, without 'Bearer'.")
                 return Finding("header", refusal=claims)
             return Finding("header", _identity(claims), expires_at=claims.window.expires_at)
         return self._from_cookies(head, now, known)

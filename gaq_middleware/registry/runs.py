@@ -23,7 +23,8 @@ logger = logging.getLogger("gaq_middleware")
 
 _CANNOT_START = (
     "Job {} cannot start: it was cancelled, has ended, is past its deadline, or is unknown here. "
-    "Do not run it."
+    "Do not run it. To a worker in another process all are unknown without the web app's "
+    "GAQ_STORE_URL, which cannot be memory://."
 )
 _UNPUBLISHED = "The failure of job %s could not be published; its time to live will end it."
 _NO_BEAT = "No sign of life could be given for job %s; trying on."

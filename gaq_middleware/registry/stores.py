@@ -56,7 +56,7 @@ def _new_store(settings: Settings) -> Store:
         from gaq_middleware.registry.redis import RedisStore
     except ModuleNotFoundError as error:
         raise SettingsError(
-            "GAQ_STORE_URL needs redis-py: pip install 'gaq-middleware[redis]'."
+            "GAQ_STORE_URL needs redis-py: pip install redis, or this package's extra [redis]."
         ) from error
     return RedisStore(settings)
 

@@ -454,11 +454,9 @@ def check(
 
 @each_pair
 def test_check_finds_nothing_with_nothing_configured(visit: Visit, check: Check) -> None:
-    """Every proxy by its defaults is good for streams too, and none makes the check slow."""
-    began = time.monotonic()
+    """Every proxy by its defaults is good for streams too."""
     code, text = check(visit(KEEPS_HOST).origin)
     assert (code, "stream begins at once" in text) == (0, True), text
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize(
