@@ -12,6 +12,7 @@ from gaq_middleware.core.errors import Refusal, RequestError
 from gaq_middleware.core.frames import HELLO, socket_frames, stream_end, stream_part
 from gaq_middleware.core.messages import Endpoint, Reply
 from gaq_middleware.exchange import Exchange
+from gaq_middleware.registry.colours import stop, to_the_end
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,7 +24,6 @@ SUBPROTOCOL = "gaq.events"
 SLOW_SECONDS = 10.0
 """How long a reader may take to make room for a part before its stream is ended."""
 _END_SECONDS = 1.0  # for the last words to such a reader
-_CANCEL_SECONDS = 0.05  # until work that was cancelled is cancelled again
 _PIECE = 65_536  # bytes sent at a time: what a slow reader leaves behind in the server is no more
 _TRY_AGAIN_LATER = 1013  # registered by RFC 6455 section 11.7
 
@@ -36,8 +36,8 @@ async def answer(
     if isinstance(outcome, Endpoint) and outcome.operation == "stream":
         if is_socket:
             await receive()  # that the client connects
-        reader = (_Socket if is_socket else _EventStream)(exchange, scope, send)
-        await _unless_gone(receive, _serve_stream(exchange, outcome, reader))
+        reader = (_Socket if is_socket else _EventStream)(exchange, scope, _bounded(send))
+        await _unless_gone(receive, _serve_stream(exchange, outcome, reader, send))
     elif isinstance(outcome, Reply) and is_socket:
         await deny(scope, send, outcome)
     elif isinstance(outcome, Reply):
@@ -93,26 +93,37 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> Non
     finally:
         is_done = working.done()
         leaving.cancel()
-        while not working.done():  # a cancellation can get lost, see _within
-            working.cancel()
-            await asyncio.wait({working}, timeout=_CANCEL_SECONDS)
+        await to_the_end(stop(working))
         await asyncio.gather(working, leaving, return_exceptions=True)
     if is_done:
         working.result()
 
 
-async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> bool:
+class _TooSlow(Exception):  # noqa: N818 - nothing is wrong here
+    """A reader has taken no message in time."""
+
+
+def _bounded(send: Send) -> Send:
+    """Return what sends a message and raises _TooSlow when it is not taken in time."""
+
+    async def bounded(message: Message) -> None:
+        if not await _within(SLOW_SECONDS, send(message)):
+            raise _TooSlow
+
+    return bounded
+
+
+async def _within(seconds: float, work: Awaitable[None]) -> bool:
     """Do some work, no longer than so; return whether it was done.
 
-    `asyncio.wait_for` of Python before 3.12 loses a cancellation that comes as the work ends, here
-    and in what redis-py does.
+    `asyncio.wait_for` of Python before 3.12 loses a cancellation that comes as the work ends.
     """
     working = asyncio.ensure_future(work)
     try:
         await asyncio.wait({working}, timeout=seconds)
         is_done = working.done()
     finally:
-        working.cancel()
+        await stop(working)
     if is_done:
         working.result()
     return is_done
@@ -127,15 +138,17 @@ class _Reader(Protocol):
     async def tell(self, page: EventPage) -> None:
         """Send a page."""
 
-    async def end(self, refusal: Refusal | None) -> None:
-        """Say why it ends; None: the reader may come back at once."""
+    def last(self, refusal: Refusal | None) -> Message:
+        """Return the message that says why it ends; None: the reader may come back at once."""
 
     async def refuse(self, reply: Reply) -> None:
         """Say why it does not begin."""
 
 
-async def _serve_stream(exchange: Exchange, endpoint: Endpoint, reader: _Reader) -> None:
-    is_open, keeps_up = False, True
+async def _serve_stream(
+    exchange: Exchange, endpoint: Endpoint, reader: _Reader, send: Send
+) -> None:
+    is_open, refusal = False, None
     try:
         with exchange.stream(endpoint) as stream:
             async with aclosing(stream.pages()) as pages:
@@ -143,18 +156,18 @@ async def _serve_stream(exchange: Exchange, endpoint: Endpoint, reader: _Reader)
                     if not is_open:
                         is_open = True
                         await reader.open()
-                    keeps_up = await _within(SLOW_SECONDS, reader.tell(page))
-                    if not keeps_up:
-                        break
-        refusal = exchange.ending if keeps_up else None
+                    await reader.tell(page)
+            refusal = stream.ending
+    except _TooSlow:
+        pass
     except RequestError as error:
         refusal = error.refusal()
-        if not is_open:
-            await reader.refuse(exchange.problem(refusal))
-            return
+    if refusal is not None and not is_open:
+        await reader.refuse(exchange.problem(refusal))
+        return
     if refusal is not None:
         exchange.ended(refusal)
-    await _within(_END_SECONDS, reader.end(refusal))
+    await _within(_END_SECONDS, send(reader.last(refusal)))
 
 
 class _EventStream:
@@ -174,14 +187,15 @@ class _EventStream:
         for start in range(0, len(part), _PIECE):
             await self._part(part[start : start + _PIECE])
 
-    async def end(self, refusal: Refusal | None) -> None:
-        await self._part(b"" if refusal is None else stream_end(refusal), more=False)
+    def last(self, refusal: Refusal | None) -> Message:
+        body = b"" if refusal is None else stream_end(refusal)
+        return {"type": "http.response.body", "body": body, "more_body": False}
 
     async def refuse(self, reply: Reply) -> None:
         await send_reply(self._send, reply, head_only=False)
 
-    async def _part(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+    async def _part(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 class _Socket:
@@ -199,10 +213,10 @@ class _Socket:
         for frame in socket_frames(page):
             await self._send({"type": "websocket.send", "text": frame})
 
-    async def end(self, refusal: Refusal | None) -> None:
+    def last(self, refusal: Refusal | None) -> Message:
         code = _TRY_AGAIN_LATER if refusal is None else close_code(refusal.status)
         reason = "" if refusal is None else refusal.code
-        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+        return {"type": "websocket.close", "code": code, "reason": reason}
 
     async def refuse(self, reply: Reply) -> None:
         await deny(self._scope, self._send, reply)

@@ -37,8 +37,6 @@ class Exchange:
         self.head = self._state.head
         self.context = RequestContext(self._state)
         self.is_protected = engine.guard.is_protected(self.head)
-        self.ending: Refusal | None = None
-        """What is told when the time of a stream is over; None: only its turn was."""
 
     def admit(self, source: Any) -> Reply | Endpoint | None:
         """Decide about the request; None lets the app have it.
@@ -132,12 +130,13 @@ class Exchange:
             stream = Stream(self._engine.store, self._listening(endpoint, WSGI_TURN_SECONDS))
             with closing(stream.pages(may_wait=may_wait)) as pages:
                 yield HELLO + stream_part(next(pages))
+                ending = stream.ending if may_wait else None
                 try:
                     yield from map(stream_part, pages)
-                    if may_wait and self.ending is not None:
-                        raise self.ending.error()
                 except RequestError as error:
-                    yield stream_end(self.ended(error.refusal()))
+                    ending = error.refusal()
+                if ending is not None:
+                    yield stream_end(self.ended(ending))
 
     def stream_head(self) -> Reply:
         """Return the head of an event stream."""
@@ -163,12 +162,12 @@ class Exchange:
         left, most = finding.expires_at - engine.clock(), endpoint.wait or turn
         if left <= 0 and not endpoint.wait:
             raise expired.error()
-        self.ending = expired if left <= most else None
         return Listening(
             channel_id=self.context.channel_id,
             after=endpoint.argument,
             seconds=min(left, most),
             clock=engine.clock,
+            ending=expired if left <= most else None,
         )
 
     def _answer(self, endpoint: Endpoint, result: Any) -> Reply:

@@ -145,7 +145,11 @@ class _Call:
             first = next(parts)
         except RequestError as error:
             return self._send_reply(self._exchange.problem(error.refusal()))
-        self._start_response("200 OK", self._exchange.stream_head().headers)
+        try:
+            self._start_response("200 OK", self._exchange.stream_head().headers)
+        except BaseException:
+            parts.close()
+            raise
         return _Body(self._exchange, [first], parts, parts)
 
     def run(self, app: WSGIApp) -> Iterable[bytes]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -159,6 +163,7 @@ def test_what_was_lost_is_forgotten_when_listening_begins_anew(bell: Bell, ear: 
             bell.check()
     ear.turns.put(StoreError())
     wait_until(lambda: bell._thread is None)
+    ear.turns = queue.Queue()
     with bell.waking("a", rung.set):
         bell.check()
     ear.turns.put(False)
@@ -180,3 +185,37 @@ def test_a_cancelled_wait_is_cancelled_even_as_it_is_rung() -> None:
                 await task
 
     asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_while_the_bell_is_held_begins_anew(bell: Bell, ear: Ear) -> None:
+    """The child has neither the lock of its parent nor those who waited there."""
+    ear.turns.put(False)
+    with bell.waking("a", lambda: None):
+        with bell._lock:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(int(SECONDS))
+                bell.ring("a")
+                os._exit(0 if not bell._waiting and bell._thread is None else 1)
+        ear.turns.put(False)
+    assert os.waitpid(pid, 0)[1] == 0
+    ear.turns.put(False)
+
+
+EXITS = """
+import time
+from gaq_middleware.registry import Listening, Stream
+from gaq_middleware.registry.memory import MemoryStore
+listening = Listening(channel_id="c", after="", seconds=60.0, clock=time.time)
+pages = Stream(MemoryStore(), listening).pages()
+next(pages)
+raise SystemExit(3)
+"""
+
+
+def test_a_process_may_end_as_its_first_stream_opens() -> None:
+    """The thread that listens must not hold what the end of the process waits for."""
+    for _ in range(5):
+        ended = subprocess.run([sys.executable, "-c", EXITS], timeout=SECONDS, check=False)
+        assert ended.returncode == 3

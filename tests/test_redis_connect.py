@@ -581,7 +581,7 @@ class TestStartUp:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "redis", None)
 
-        with pytest.raises(SettingsError, match=r"pip install 'gaq-middleware\[redis\]'"):
+        with pytest.raises(SettingsError, match="pip install redis"):
             store_for(make_settings(store_url="redis://localhost:2"))
         assert store_for(make_settings(stream_prefix="without-redis-"))
 

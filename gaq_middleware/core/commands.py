@@ -20,7 +20,7 @@ Laws for every store, held by one suite of tests:
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -133,12 +133,14 @@ class CancelReply:
 class EventPage:
     """Events in order; `gap` when events after the cursor were trimmed away unread.
 
-    `has_more` when there may be further events already.
+    `has_more` when there may be further events already. `newest` is the cursor older than all
+    later events, as far as the store knows, for whoever had none and was given no event.
     """
 
     events: tuple[EventText, ...]
     gap: bool = False
     has_more: bool = False
+    newest: tuple[int, int] = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

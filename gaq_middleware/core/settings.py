@@ -163,7 +163,7 @@ class Settings:
         kinds.ATTRIBUTE, "", "the Celery app whose tasks a cancel revokes, as `module:attribute`"
     )
     max_streams: int = _setting(
-        kinds.integer(0, 1_000_000), "10000", "ASGI: event streams and sockets open per process"
+        kinds.integer(0, 1_000_000), "10000", "ASGI: streams, sockets and waiting polls at one time"
     )
     max_streams_per_channel: int = _setting(
         kinds.integer(1, 1_000_000), "20", "the same per user; guests count only in all"

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
+from weakref import WeakSet
 
 from gaq_middleware.core.errors import StoreError
 
@@ -43,6 +44,9 @@ class Ear(Protocol):
         """Let go of what is held; listening may begin again."""
 
 
+_bells: WeakSet[Bell] = WeakSet()
+
+
 class Bell:
     """Wakes whoever waits, in this process.
 
@@ -52,10 +56,11 @@ class Bell:
 
     def __init__(self, new_ear: Callable[[], Ear]) -> None:
         self._new_ear = new_ear
-        self._renew()
+        self.renew()
+        _bells.add(self)
 
-    def _renew(self) -> None:
-        self._process = os.getpid()
+    def renew(self) -> None:
+        """Begin anew in a forked child: the thread, and those who waited, are the parent's."""
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Wake]] = {}
         self._thread: threading.Thread | None = None
@@ -77,8 +82,6 @@ class Bell:
     @contextlib.contextmanager
     def waking(self, channel_id: str, wake: Wake) -> Iterator[None]:
         """Have somebody woken for a channel for a while."""
-        if self._process != os.getpid():
-            self._renew()  # after a fork: the thread, and those who waited, are the parent's
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._is_lost = False
@@ -102,12 +105,12 @@ class Bell:
             raise StoreError
 
     def _run(self) -> None:
-        ear = self._new_ear()
-        while self._is_wanted():
+        ear, is_wanted = self._new_ear(), True
+        while is_wanted:
             try:
                 has_begun = ear.listen(self)
             except Exception as error:
-                if not isinstance(error, StoreError):
+                if not isinstance(error, StoreError) and not self._is_lost:
                     logger.exception("The bell of the store failed.")
                 ear.close()
                 self._is_lost = True
@@ -117,6 +120,8 @@ class Bell:
                 if has_begun or self._is_lost:
                     self._is_lost = False
                     self.ring_all()
+            # Asked last: a process that ends meanwhile would find the lock held by this thread.
+            is_wanted = self._is_wanted()
         ear.close()
 
     def _is_wanted(self) -> bool:
@@ -124,6 +129,15 @@ class Bell:
             if not self._waiting:
                 self._thread = None
             return self._thread is not None
+
+
+def _renew_all() -> None:
+    for bell in list(_bells):
+        bell.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 class AsyncWaiter:

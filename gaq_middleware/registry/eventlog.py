@@ -114,8 +114,8 @@ class EventLog:
         """Return the events of a channel after a cursor, oldest first."""
         stream = self._streams.get(channel_id)
         if stream is None:
-            gap = after is not None and after < self._forgotten.get(channel_id, after)
-            return EventPage((), gap)
+            newest = self._forgotten.get(channel_id, START_ID)
+            return EventPage((), gap=after is not None and after < newest, newest=newest)
         start = bisect_right(stream.ids, after or START_ID, lo=stream.first)
         gap = after is not None and after < stream.last_dropped
         end = start + limit

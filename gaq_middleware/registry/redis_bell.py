@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -69,7 +70,8 @@ class Firehose:
             return False
         if time.monotonic() >= self._next_reap:
             self._next_reap = time.monotonic() + REAP_SECONDS
-            self._reap()
+            with suppress(StoreError):  # it was logged; what is read tells whether Redis is lost
+                self._reap()
         return False
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from gaq_middleware.core.errors import JobStateError
-from gaq_middleware.registry.colours import to_the_end
+from gaq_middleware.registry.colours import stop, to_the_end
 
 if TYPE_CHECKING:
     from gaq_middleware.registry.workers import AsyncJobRegistry, JobRegistry
@@ -154,8 +154,7 @@ async def arunning(registry: AsyncJobRegistry, job_id: str) -> AsyncIterator[Asy
         await to_the_end(_apublish(run, error))
         raise
     finally:
-        heart.cancel()
-        await to_the_end(asyncio.wait({heart}))
+        await to_the_end(stop(heart))
 
 
 async def _apublish(run: AsyncRun, error: BaseException) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from gaq_middleware.core.commands import EventPage, ReadEvents
+from gaq_middleware.core.errors import Refusal
 from gaq_middleware.core.jobs import parse_cursor
 from gaq_middleware.registry.bells import AsyncWaiter
 from gaq_middleware.registry.stores import Store
@@ -35,12 +36,14 @@ class Listening:
         after: The cursor, as it came; empty: from the oldest event kept.
         seconds: How long at most.
         clock: Seconds since 1970.
+        ending: What the reader is told then; None: to come back.
     """
 
     channel_id: str
     after: str
     seconds: float
     clock: Callable[[], float]
+    ending: Refusal | None = None
 
 
 class _Stream:
@@ -51,6 +54,7 @@ class _Stream:
     """
 
     def __init__(self, store: Store, listening: Listening) -> None:
+        self.ending = listening.ending
         self._store, self._listening = store, listening
         self._after = parse_cursor(listening.after) if listening.after else None
         self._end = time.monotonic() + listening.seconds
@@ -65,7 +69,7 @@ class _Stream:
 
     def _looks(self, *, is_rung: bool) -> bool:
         """Whether to read after a wait."""
-        return is_rung or time.monotonic() >= self._next_look
+        return self._has_more or is_rung or time.monotonic() >= self._next_look
 
     def _news(self, page: EventPage) -> EventPage | None:
         """Take note of a page; return what the reader shall have, if only to see life."""
@@ -74,7 +78,8 @@ class _Stream:
             self._after, self._is_gap_told = parse_cursor(page.events[-1].id), False
         elif page.gap:  # told once, for without events the cursor stays before it
             page, self._is_gap_told = replace(page, gap=not self._is_gap_told), True
-        self._after = self._after or (0, 0)  # what is trimmed away from now on is missed
+        if self._after is None:  # what is trimmed away from now on is missed
+            self._after = page.newest
         now = time.monotonic()
         if not (page.events or page.gap or now >= self._next_beat):
             return None
@@ -100,7 +105,7 @@ class Stream(_Stream):
         Raises:
             StoreError: The store is lost.
         """
-        rung, bell, is_rung = threading.Event(), self._store.bell, True
+        rung, bell, is_rung = threading.Event(), self._store.bell, False
         listening = bell.waking(self._listening.channel_id, rung.set)
         with listening if may_wait else nullcontext():
             while True:
@@ -126,7 +131,7 @@ class AsyncStream(_Stream):
         Raises:
             StoreError: The store is lost.
         """
-        waiter, bell, is_rung = AsyncWaiter(), self._store.bell, True
+        waiter, bell, is_rung = AsyncWaiter(), self._store.bell, False
         with bell.waking(self._listening.channel_id, waiter.wake):
             while True:
                 if not self._has_more:

@@ -72,6 +72,11 @@ class Served:
         """Submit a job and end it."""
         end(self.store, job_id, channel, user, url)
 
+    async def is_waited_for(self) -> None:
+        """Wait until somebody waits for an event."""
+        while not self.store.bell._waiting:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+
     def connect(self, request: Ask, *protocols: str, denial: bool = True) -> Client:
         """Return a client that has sent a request; to the socket, if that is its address."""
         scope = scope_of(request)
@@ -85,19 +90,24 @@ class Served:
 
 
 class Client:
-    """A client of an ASGI app. While `reads` is cleared it takes nothing."""
+    """A client of an ASGI app.
+
+    While `reads` is cleared it takes nothing; `blocks` is set when the app waits for it.
+    """
 
     def __init__(self, app: Any, scope: Any) -> None:
         self._kind = scope["type"]
         self._received: asyncio.Queue[Message] = asyncio.Queue()
         self._sent: asyncio.Queue[Message] = asyncio.Queue()
-        self.reads = asyncio.Event()
+        self.reads, self.blocks = asyncio.Event(), asyncio.Event()
         self.reads.set()
         is_http = self._kind == "http"
         self._received.put_nowait({"type": "http.request" if is_http else "websocket.connect"})
         self.task = asyncio.ensure_future(app(scope, self._received.get, self._send))
 
     async def _send(self, message: Message) -> None:
+        if not self.reads.is_set():
+            self.blocks.set()
         await self.reads.wait()
         self._sent.put_nowait(message)
 

@@ -13,7 +13,7 @@ import pytest
 
 from gaq_middleware import Settings, asgi_answers, exchange, wsgi
 from gaq_middleware.core.commands import Command
-from gaq_middleware.registry import bells, streams
+from gaq_middleware.registry import AsyncStream, Listening, Store, bells, streams
 from gaq_middleware.registry.memory import MemoryStore
 from tests.faces.streaming import (
     SAME,
@@ -396,32 +396,46 @@ class TestEnds:
 
         run(test)
 
-    def test_a_user_source_opens_a_stream_for_the_life_of_a_token(self) -> None:
-        """No cookie came; the token that was made for the request counts."""
+    @pytest.mark.parametrize(
+        ("request_", "target", "seconds", "code"),
+        [
+            (ask("GET", "", X_User="7"), SOCKET, 3600.0, "token_expired"),
+            (ask("GET", "", X_User="7"), STREAM, 900.0, None),
+            (ask("GET", "", Cookie=cookies(token(...))), SOCKET, 43200.0, None),
+            (ask("GET", "", Cookie=cookies(token(...))), STREAM, 900.0, None),
+            (ask("GET", "", Cookie=cookies(token(500))), STREAM, 500.0, "token_expired"),
+        ],
+        ids=["source", "source, a turn", "no exp", "no exp, a turn", "exp"],
+    )
+    def test_how_long_a_stream_lasts(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        request_: Ask,
+        target: str,
+        seconds: float,
+        code: str | None,
+    ) -> None:
+        """As long as its token, also one made for the request; a turn; never for ever."""
+        seen: list[Listening] = []
+
+        class Watching(AsyncStream):
+            def __init__(self, store: Store, listening: Listening) -> None:
+                seen.append(listening)
+                super().__init__(store, listening)
+
+        monkeypatch.setattr(exchange, "AsyncStream", Watching)
+        names = {"remote_user_header": "X-User", "trusted_proxies": "127.0.0.1"}
 
         async def test() -> None:
-            served = Served(make_settings(remote_user_header="X-User", trusted_proxies="127.0.0.1"))
-            client = served.connect(ask("GET", STREAM, X_User="7", Origin=SAME))
-            headers = await client.head()
-            assert "set-cookie" not in headers
-            await client.leave()
-
-        run(test)
-
-    def test_a_token_without_exp_opens_a_stream_for_the_longest_life(self) -> None:
-        """`GAQ_JWT_REQUIRE_EXP=false` keeps no stream open for ever."""
-
-        async def test() -> None:
-            settings = make_settings(jwt_require_exp="false", jwt_max_age_seconds="60")
-            served = Served(settings)
-            request = ask("GET", STREAM, Cookie=cookies(token(...)), Origin=SAME)
+            served = Served(make_settings(jwt_require_exp="false", **names))
+            request = Ask("GET", target, [*request_.headers, ("Origin", SAME)])
             client = served.connect(request)
-            await client.opened()
-            served.end("j1")
-            assert jobs_in(await client.part()) == ["j1"]
+            await opened(client, target)
             await client.leave()
 
         run(test)
+        ending = seen[0].ending
+        assert (seen[0].seconds, ending and ending.code) == (seconds, code)
 
     @BOTH
     def test_case_46_it_ends_when_the_store_is_lost(
@@ -471,7 +485,7 @@ class TestEnds:
             for number in range(20):
                 client = served.connect(with_token(target))
                 if "wait" in target:
-                    await asyncio.sleep(0.02)
+                    await served.is_waited_for()
                 else:
                     await opened(client, target)
                 client.goes()
@@ -487,14 +501,20 @@ class TestEnds:
         """What the store awaits may swallow one, as redis-py does on Python before 3.12."""
 
         class Deaf(Watched):
+            def __init__(self) -> None:
+                super().__init__()
+                self.asked = asyncio.Event()
+
             async def aexecute(self, command: Command[R]) -> R:
+                self.asked.set()
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(SECONDS)
                 return await super().aexecute(command)
 
         async def test() -> None:
-            client = Served(store=Deaf()).connect(with_token(STREAM))
-            await asyncio.sleep(0.02)
+            store = Deaf()
+            client = Served(store=store).connect(with_token(STREAM))
+            await asyncio.wait_for(store.asked.wait(), SECONDS)
             await client.leave()
 
         run(test)
@@ -557,7 +577,9 @@ class TestEnds:
             await opened(client, target)
             client.reads.clear()
             served.end("j1")
-            await asyncio.sleep(0.1)
+            for _ in range(2):  # for the event, and then for the last words
+                await asyncio.wait_for(client.blocks.wait(), SECONDS)
+                client.blocks.clear()
             client.reads.set()
             if target == SOCKET:
                 assert await client.closed() == (1013, "")
@@ -565,6 +587,44 @@ class TestEnds:
                 message = await client.next()
                 assert (message["body"], message["more_body"]) == (b"", False)
                 await client.over()
+
+        run(test)
+
+    def test_a_reader_of_many_small_parts_may_take_longer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each part has its time, not a page of a hundred together."""
+        monkeypatch.setattr(asgi_answers, "SLOW_SECONDS", 0.3)
+
+        async def test() -> None:
+            served = Served()
+            for number in range(100):
+                served.end(f"j{number}")
+            client = served.connect(with_token(SOCKET))
+            await client.accepted()
+            seen = []
+            for _ in range(100):
+                seen.append((await client.frame())["job_id"])
+                client.reads.clear()
+                await asyncio.sleep(0.005)
+                client.reads.set()
+            assert seen == [f"j{number}" for number in range(100)]
+            await client.leave()
+
+        run(test)
+
+    @BOTH
+    def test_a_reader_who_takes_not_even_the_head_is_left(
+        self, target: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or a slot would be held for nobody."""
+        monkeypatch.setattr(asgi_answers, "SLOW_SECONDS", 0.05)
+        monkeypatch.setattr(asgi_answers, "_END_SECONDS", 0.05)
+
+        async def test() -> None:
+            client = Served().connect(with_token(target))
+            client.reads.clear()
+            await client.over()
 
         run(test)
 
@@ -630,7 +690,7 @@ class TestWaitingPolls:
         async def test() -> None:
             served = Served()
             client = served.connect(with_token(f"{POLL}?wait=30"))
-            await asyncio.sleep(0.05)
+            await served.is_waited_for()
             assert not client.has_more
             served.end("j1")
             headers = await client.head()
@@ -705,7 +765,7 @@ class TestWaitingPolls:
         async def test() -> None:
             served = Served()
             client = served.connect(with_token(f"{POLL}?wait=30"))
-            await asyncio.sleep(0.05)
+            await served.is_waited_for()
             await client.leave()
             assert not client.has_more
             assert not served.store.bell._waiting
