@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ from gaq_middleware.core.commands import GetJob, Outcome, SubmitJob
 from gaq_middleware.core.jobs import Job
 from gaq_middleware.registry import store_for
 from tests.helpers import NOW, Site, make_settings
-from tests.servers import Proxy, RedisServer, free_port, need_redis
+from tests.servers import Proxy, RedisServer, free_port, need_redis, wait_until
 from tests.stores.conftest import ALICE, TTL
 
 need_redis()
@@ -381,6 +382,17 @@ class TestPools:
         assert our_clients(raw) == mine
 
 
+def test_a_store_that_nobody_needs_goes_at_once(server: RedisServer, raw: Any) -> None:
+    """Nothing in it holds it, so its connections are closed in order and not by a collection."""
+    store = new_store(server.url)
+    store.execute(look("j1"))
+    gone, mine = weakref.ref(store), our_clients(raw)
+    assert mine
+    del store
+    assert gone() is None
+    wait_until(lambda: not our_clients(raw))
+
+
 @pytest.mark.parametrize("form", ["socket", "tls"])
 def test_every_kind_of_url_is_spoken(form: str, tmp_path: Path) -> None:
     """By socket and by TLS with the server's certificate verified, logged in, on database 3."""
@@ -522,7 +534,7 @@ class TestFailures:
             with pytest.raises(StoreError):
                 store.execute(look("j"))
         assert len(caplog.records) == 1
-        store._next_line = 0.0
+        store._failures._next_line = 0.0
         with pytest.raises(StoreError):
             store.execute(look("j"))
 

@@ -8,15 +8,13 @@ connections; here they are brought together, and failures are told.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-import time
 from typing import TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
-from gaq_middleware.core.commands import Command, ReapJobs
-from gaq_middleware.core.errors import SettingsError, StoreError
+from gaq_middleware.core.commands import Command
+from gaq_middleware.core.errors import SettingsError
 from gaq_middleware.core.settings import Settings
 from gaq_middleware.core.store_urls import shown_store_url
 from gaq_middleware.registry.bells import Bell
@@ -24,16 +22,12 @@ from gaq_middleware.registry.colours import at_once
 from gaq_middleware.registry.redis_bell import Firehose
 from gaq_middleware.registry.redis_commands import Commands
 from gaq_middleware.registry.redis_connect import Connections, Pool, Target
+from gaq_middleware.registry.redis_failures import Failures
 
 R = TypeVar("R")
 
 OLDEST_SERVER = (6, 2)
 """The first server that reads strictly after an id."""
-REAPED = 1000  # overdue jobs ended at a time while somebody waits
-SECONDS_PER_LINE = 10.0
-"""At most one line about a failing server in this time."""
-
-logger = logging.getLogger("gaq_middleware")
 
 
 class RedisStore:
@@ -53,12 +47,11 @@ class RedisStore:
         except Exception as error:  # TypeError, ValueError, RedisError: redis-py's mood
             why = re.sub(r"^.*unexpected keyword argument", "unknown option", str(error))
             raise SettingsError(f"GAQ_STORE_URL has an option that cannot be: {why}.") from error
+        self._failures = failures = Failures(shown_store_url(settings.store_url))
+        self._commands = commands = Commands(settings)
         key = f"{settings.stream_prefix}full".encode()
-        self.bell = Bell(lambda: Firehose(target, key, self._reap, self._failure))
-        self._shown_url = shown_store_url(settings.store_url)
-        self._commands = Commands(settings)
+        self.bell = Bell(lambda: Firehose(target, key, commands, failures))  # it holds no store
         self._is_known_server = False
-        self._next_line = 0.0
 
     def execute(self, command: Command[R]) -> R:
         """Do one step.
@@ -84,18 +77,7 @@ class RedisStore:
                 await self._look_at_server(pool)
             return await self._commands.do(command, pool.exchange)
         except RedisError as error:
-            raise self._failure(error) from error
-
-    def _reap(self) -> None:
-        self.execute(ReapJobs(now=time.time(), limit=REAPED))
-
-    def _failure(self, error: RedisError) -> StoreError:
-        """Log a failure, unless one was logged a moment ago; return what the client is told."""
-        if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + SECONDS_PER_LINE
-            kind = type(error).__name__
-            logger.error("The store %s failed: %s: %s", self._shown_url, kind, ascii(str(error)))
-        return StoreError()
+            raise self._failures.told(error) from error
 
     async def _look_at_server(self, pool: Pool) -> None:
         try:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
 
 from redis.exceptions import RedisError, ResponseError
 
-from gaq_middleware.core.errors import StoreError
+from gaq_middleware.core.commands import ReapJobs
 from gaq_middleware.core.store_urls import BLOCK_SECONDS
 from gaq_middleware.registry.bells import Bell
+from gaq_middleware.registry.colours import at_once
+from gaq_middleware.registry.redis_commands import Commands
 from gaq_middleware.registry.redis_connect import PlainPool, Target
+from gaq_middleware.registry.redis_failures import Failures
 
 TIMEOUT = BLOCK_SECONDS + 2.0
 """Seconds until a waiting read counts as lost; instead of the URL's, which may be shorter."""
 REAP_SECONDS = 1.0
+REAPED = 1000  # overdue jobs ended at a time
 RECONNECT_SECONDS = 0.1
 _BLOCK = str(int(BLOCK_SECONDS * 1000)).encode()
 _READ = (b"XREAD", b"COUNT", b"1000", b"BLOCK", _BLOCK, b"STREAMS")
@@ -33,19 +35,19 @@ class Firehose:
     Args:
         target: Where Redis is.
         key: The key of the firehose.
-        reap: Ends overdue jobs.
-        failure: Logs an error of redis-py and returns what clients are told.
+        commands: For those that end overdue jobs.
+        failures: Tells of errors.
     """
 
     def __init__(
         self,
         target: Target,
         key: bytes,
-        reap: Callable[[], None],
-        failure: Callable[[RedisError], StoreError],
+        commands: Commands,
+        failures: Failures,
     ) -> None:
         self._pool = PlainPool(target, socket_timeout=TIMEOUT)
-        self._key, self._reap, self._failure = key, reap, failure
+        self._key, self._commands, self._failures = key, commands, failures
         self._position: bytes | None = None  # None: it does not listen
         self._next_reap = 0.0
 
@@ -65,14 +67,20 @@ class Firehose:
         except RedisError as error:
             self.close()
             if position is None or isinstance(error, ResponseError):
-                raise self._failure(error) from error
+                raise self._failures.told(error) from error
             time.sleep(RECONNECT_SECONDS)
             return False
         if time.monotonic() >= self._next_reap:
             self._next_reap = time.monotonic() + REAP_SECONDS
-            with suppress(StoreError):  # it was logged; what is read tells whether Redis is lost
-                self._reap()
+            self._reap()
         return False
+
+    def _reap(self) -> None:
+        command = ReapJobs(now=time.time(), limit=REAPED)
+        try:
+            at_once(self._commands.do(command, self._pool.exchange))
+        except RedisError as error:  # what is read tells whether Redis is lost
+            self._failures.told(error)
 
     def close(self) -> None:
         """Close the connection."""
