@@ -38,10 +38,7 @@ CODES: dict[str, tuple[int, str]] = {
     "bad_wait": (400, "wait must be a number of seconds from 0 to 30, such as 25 or 2.5."),
     "unauthorized": (401, "Authentication is required."),
     "token_missing": (401, "No async token came with the request."),
-    "token_malformed": (
-        401,
-        "The async token is not a JWT signed with HS256 of at most 4096 bytes. Log in again.",
-    ),
+    "token_malformed": (401, "The async token is no HS256 JWT of up to 4096 bytes. Log in again."),
     "token_signature": (
         401,
         "The async token was signed with another key. Log in again; if that does not help, the "
@@ -58,10 +55,7 @@ CODES: dict[str, tuple[int, str]] = {
         "Several valid async tokens of different users came with the request. Delete the cookies "
         "of this site; a __Host- cookie name keeps other hosts from adding theirs.",
     ),
-    "token_user_mismatch": (
-        401,
-        "The async token is not that of the user logged in. Log in again.",
-    ),
+    "token_user_mismatch": (401, "The async token is not of the user logged in. Log in again."),
     "guest_malformed": (
         401,
         "The guest token is not a JWT of the configured algorithm of at most 16384 bytes.",
@@ -81,9 +75,8 @@ CODES: dict[str, tuple[int, str]] = {
     "method_not_allowed": (405, "This method is not allowed here."),
     "upgrade_required": (
         426,
-        "This is a WebSocket, but no upgrade arrived. Open it with ws:// or wss://. If you did: "
-        "WSGI servers have none (use the event stream), uvicorn needs the package websockets, and "
-        "a proxy must pass on Upgrade and Connection.",
+        "This is a WebSocket, but no upgrade arrived: open it with ws:// or wss://. WSGI servers "
+        "have none, uvicorn needs the package websockets, proxies pass on Upgrade and Connection.",
     ),
     "store_unavailable": (503, "The store of jobs cannot be reached. Try again shortly."),
     "too_many_streams": (503, "Too many event streams are open. Close some, or try again shortly."),
