@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 from gaq_middleware.core.commands import EventPage
@@ -124,8 +124,9 @@ async def _within(seconds: float, work: Awaitable[None]) -> bool:
         is_done = working.done()
     finally:
         await stop(working)
-    if is_done:
-        working.result()
+        failure = None if working.cancelled() else working.exception()  # or asyncio logs it
+    if is_done and failure is not None:
+        raise failure
     return is_done
 
 
@@ -160,6 +161,8 @@ async def _serve_stream(
             refusal = stream.ending
     except _TooSlow:
         pass
+    except OSError:  # by a send: the client has left (ASGI 2.4)
+        return
     except RequestError as error:
         refusal = error.refusal()
     if refusal is not None and not is_open:
@@ -167,7 +170,8 @@ async def _serve_stream(
         return
     if refusal is not None:
         exchange.ended(refusal)
-    await _within(_END_SECONDS, send(reader.last(refusal)))
+    with suppress(OSError):
+        await _within(_END_SECONDS, send(reader.last(refusal)))
 
 
 class _EventStream:

@@ -97,6 +97,7 @@ class Client:
 
     def __init__(self, app: Any, scope: Any) -> None:
         self._kind = scope["type"]
+        self.failure: OSError | None = None
         self._received: asyncio.Queue[Message] = asyncio.Queue()
         self._sent: asyncio.Queue[Message] = asyncio.Queue()
         self.reads, self.blocks = asyncio.Event(), asyncio.Event()
@@ -106,6 +107,8 @@ class Client:
         self.task = asyncio.ensure_future(app(scope, self._received.get, self._send))
 
     async def _send(self, message: Message) -> None:
+        if self.failure is not None:
+            raise self.failure
         if not self.reads.is_set():
             self.blocks.set()
         await self.reads.wait()

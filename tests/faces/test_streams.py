@@ -883,3 +883,22 @@ class TestWsgi:
             (foreign, "cross_origin"),
         ):
             assert call_wsgi(reading.app, request).code == code
+
+
+@BOTH
+def test_a_send_that_tells_that_the_client_has_left_is_no_error(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Servers may raise an OSError then (ASGI 2.4); nothing is logged and nobody waits."""
+
+    async def test() -> None:
+        served = Served()
+        client = served.connect(with_token(target))
+        await opened(client, target)
+        client.failure = ConnectionResetError()
+        served.end("j1")
+        await client.over()
+        assert not served.store.bell._waiting
+
+    run(test)
+    assert caplog.records == []
